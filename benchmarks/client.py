@@ -27,7 +27,7 @@ LOST = math.inf
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to send for how long: at a fixed ``rate``, or by ``clients`` with one request at a time.
+    """Load of a run: requests at a fixed ``rate``, or from ``clients`` that send one at a time.
 
     With a rate, requests arrive as a Poisson process, independent of answers (open loop), and
     latency counts from the moment a request is due. The run ends early if far more requests are

@@ -35,7 +35,7 @@ from benchmarks.workloads import (
     languages,
     newstest_lengths,
     random_words,
-    written,
+    texts_of,
 )
 from models.bundle.bundle import TOKENIZER, Bundle
 from models.bundle.manifest import Precision
@@ -249,7 +249,7 @@ def _subject(options: argparse.Namespace) -> Subject:
     else:
         sentences = random_words(bundle, newstest_lengths(SENTENCES))
     pair = languages(bundle)
-    bodies = tuple(json.dumps({"q": text, **pair}) for text in written(bundle, sentences))
+    bodies = tuple(json.dumps({"q": text, **pair}) for text in texts_of(bundle, sentences))
     threads = options.threads or processor.cores()
     return Subject(bundle, options.precision, threads, options.cache, sentences, bodies)
 

@@ -30,7 +30,7 @@ from training.data import default_data_directory
 from training.data.corpus import read_lines
 from training.evaluation import scores
 from training.evaluation.bitext import Bitext, check_aligned, find_bitext
-from training.evaluation.bundles import asked, directions_of
+from training.evaluation.bundles import directions_among, directions_of
 from training.evaluation.network import bitext_of
 from training.recipes import recipe_named
 from training.refusal import Refusal
@@ -63,7 +63,7 @@ class Quality:
         return found
 
     def _bitexts(self, bundle: Bundle) -> list[Bitext]:
-        directions = asked([bundle], self.source, self.target)
+        directions = directions_among([bundle], self.source, self.target)
         if self.tests:
             return [
                 find_bitext(name, *pair, self.data) for name in self.tests for pair in directions

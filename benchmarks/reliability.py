@@ -35,7 +35,7 @@ from training.figures.style import COLOURS, GREY, PALE, WIDTH, styled, write
 from training.refusal import Refusal
 
 BINS = 10
-"""Of equal width."""
+"""Number of bins of probabilities, of equal width."""
 TESTS = ("tatoeba/test", "wmt-news/test")
 DOUBTFUL = 0.5
 """The page underlines words below this probability."""
@@ -57,7 +57,7 @@ class Reliability:
     def of(
         cls, direction: str, sentences: int, judged: Sequence[tuple[float, bool]]
     ) -> Reliability:
-        """From the probability of each word, and whether it is right."""
+        """Count ``judged`` words in bins: the probability of each word, and whether it is right."""
         probabilities = np.array([probability for probability, _ in judged])
         right = np.array([is_right for _, is_right in judged], bool)
         bins = np.minimum((probabilities * BINS).astype(np.int64), BINS - 1)

@@ -98,7 +98,7 @@ class Step:
     parameters: int
     activation_checkpointing: bool
     seconds: float
-    """Of the second step; the first allocates."""
+    """Duration of the second step; the first one allocates memory."""
     memory: int
     """Peak bytes: allocated on CUDA, or of the whole process on a CPU."""
 

@@ -100,7 +100,7 @@ def languages(bundle: Bundle) -> dict[str, str]:
     return {"source": direction.source, "target": direction.target}
 
 
-def written(bundle: Bundle, sentences: Sentences) -> list[str]:
+def texts_of(bundle: Bundle, sentences: Sentences) -> list[str]:
     """Texts of tokenized sentences; tags leave no trace in them."""
     tokenizer = bundle.tokenizers().source
     return [tokenizer.decode(sentence[:-1]) for sentence in sentences]

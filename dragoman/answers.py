@@ -18,7 +18,7 @@ Chosen = tuple[int, ...] | Literal["mean"]
 class Detection:
     language: str
     confidence: float
-    """In percent; 0 if the text is in none of the offered languages."""
+    """Confidence in percent; 0 if the text is in none of the offered languages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Translation:
     source: str
     """The given or detected language."""
     detected: Detection | None
-    """If ``source`` was ``auto``."""
+    """The detected language if ``source`` was ``auto``."""
     model: str | None
     """Two names joined by ``+`` if translated through a pivot; ``None`` if nothing was
     translated."""
@@ -50,13 +50,13 @@ class Translation:
     alternatives: tuple[str, ...]
     """Best first, if requested."""
     scores: tuple[float | None, ...]
-    """Of the translation, then of each alternative, if requested; ``None`` without a score."""
+    """Scores of the translation and of each requested alternative; ``None`` without a score."""
     confidence: TranslationConfidence | None
-    """Of ``text``, if requested; ``None`` if nothing was translated, too."""
+    """Confidence of ``text``, if requested; ``None`` also if nothing was translated."""
     timings: Timings | None
-    """Of the whole request, if requested."""
+    """Durations of the whole request, if requested."""
     id: str | None
-    """Of the whole request, if requested with ``attention``."""
+    """Id of the whole request, for its attention maps; only with ``attention``."""
     number: int
     """Index of the text in the request, from 0."""
 
@@ -86,7 +86,7 @@ class Alternatives:
     """Characters before the place."""
     words: tuple[Alternative, ...]
     detected: Detection | None
-    """If ``source`` was ``auto``."""
+    """The detected language if ``source`` was ``auto``."""
     model: str
 
 
@@ -176,10 +176,10 @@ class Candidate:
     token: int
     piece: str
     log_probability: float
-    """What it adds to ``sum``; 0 if it is forced."""
+    """Log-probability that the token adds to ``sum``; 0 if it is forced."""
     sum: float
     score: float
-    """Of the hypothesis that ends here, with all penalties."""
+    """Score of the hypothesis that ends here, with all penalties."""
     fate: Literal["kept", "pruned", "finished", "dropped"]
 
 
@@ -223,7 +223,8 @@ class WordConfidence:
     end: int
     probability: float
     entropy: float | None
-    """Of what could have begun here, in nats; ``None`` if the model's bundle has no entropies."""
+    """Entropy over the tokens that could begin here, in nats; ``None`` without a model's
+    entropies."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -152,7 +152,7 @@ class AsyncClient:
         source: str = "auto",
         **options: Unpack[TranslateOptions],
     ) -> AsyncStream[Any]:
-        """Like ``translate``, but yields parts; the joined parts of a text are its translation.
+        """Yield parts of a translation; the joined parts of a text are its translation.
 
         Failures are retried only before the first part.
         """

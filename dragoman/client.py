@@ -149,7 +149,7 @@ class Client:
         source: str = "auto",
         **options: Unpack[TranslateOptions],
     ) -> Stream[Any]:
-        """Like ``translate``, but yields parts; the joined parts of a text are its translation.
+        """Yield parts of a translation; the joined parts of a text are its translation.
 
         Failures are retried only before the first part.
         """

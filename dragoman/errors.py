@@ -124,7 +124,7 @@ def error_of(status: int, body: bytes, headers: Mapping[str, str]) -> DragomanEr
 
 
 def error_from(status: int, message: str, **about: Any) -> DragomanError:
-    """Like ``error_of``, for a parsed response; ``about`` are fields of ``DragomanError``."""
+    """The exception of a parsed response; ``about`` are fields of ``DragomanError``."""
     kind = _KINDS.get(status)
     if status in _SENTENCES and _SENTENCES[status][0].search(message):
         kind = _SENTENCES[status][1]

@@ -113,7 +113,7 @@ def attention_of(
     head: Choice = "mean",
     model: str | None = None,
 ) -> Call[Attention]:
-    """Like ``attention``, for any two texts, each as one sentence, under forced decoding.
+    """Attention maps of any two texts, each as one sentence, under forced decoding.
 
     Weights have six decimals.
     """

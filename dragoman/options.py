@@ -28,9 +28,9 @@ class DecodingOptions(TypedDict, total=False):
     length_normalisation: Literal["power", "gnmt"]
     """``gnmt`` divides by ((5 + T) / 6) to that power instead."""
     coverage_penalty: float
-    """Above 0, penalises source tokens with little attention."""
+    """Penalty for source tokens with little attention; 0 is none."""
     repetition_penalty: float
-    """Above 1, lowers the probability of tokens that were already generated."""
+    """Penalty for tokens that were already generated: above 1 it lowers their probability."""
     no_repeat_ngram_size: int
     """No n-gram of this many tokens is generated twice; 0 allows it."""
     disable_unk: bool
@@ -38,9 +38,9 @@ class DecodingOptions(TypedDict, total=False):
     suppress_sequences: Sequence[str]
     """Texts that are never generated."""
     target_prefix: str
-    """What each translation begins with."""
+    """Text with which each translation begins."""
     prefix_bias_beta: float
-    """Above 0, biases towards the prefix with this weight instead of forcing it."""
+    """Weight of a bias towards the prefix; 0 forces the prefix instead."""
     min_decoding_length: int
     max_decoding_length: int
     """Shortest and longest translation of a sentence, in tokens."""
@@ -53,7 +53,7 @@ class DecodingOptions(TypedDict, total=False):
     sampling_topp: float
     """Samples from the most likely tokens with this total probability."""
     sampling_temperature: float
-    """Above 1, flattens the distribution; below 1, sharpens it."""
+    """Divisor of the logits: above 1 it flattens the distribution, below 1 it sharpens it."""
     seed: int
     """The same seed gives the same samples."""
     return_alternatives: bool
@@ -68,7 +68,7 @@ class TranslateOptions(DecodingOptions, total=False):
     """All options of a translation request."""
 
     format: Literal["text", "html"]
-    """With ``html``, tags are kept and placed around the aligned words."""
+    """``html`` keeps tags and places them around the aligned words."""
     glossary: Mapping[str, str]
     """Terms of the source and what to write for them."""
     prefix: str

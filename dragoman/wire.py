@@ -17,7 +17,7 @@ from dragoman.streaming import MEDIA_TYPE, StreamedAnswer
 T = TypeVar("T")
 
 _CONNECT_SECONDS = 5.0
-"""To connect. A lost machine does not refuse; a retry may reach its replacement."""
+"""Limit for connecting. A lost machine does not refuse; a retry may reach its replacement."""
 
 
 class Wire:

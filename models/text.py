@@ -44,7 +44,7 @@ _JAMO = range(0x1160, 0x1200)
 def visible(text: str) -> str:
     """NFC text without control and zero-width characters, with every run of blanks collapsed to
     one, and without blanks at the ends."""
-    # What the table changes is not printable.
+    # All characters that the table changes are not printable.
     seen = text if text.isprintable() else text.translate(_VISIBLE)
     # Composed last, because an invisible character may have separated a letter from its accent.
     return " ".join(_composed(seen).split())

@@ -126,8 +126,8 @@ class Settings(BaseModel):
     max_queue_tokens: int = Field(
         default=65_536,
         ge=1,
-        description="source tokens accepted and not yet translated, over all requests, where those "
-        "of a beam twice as wide as the bundle's own count twice; more are refused with 503",
+        description="limit of queued work: source tokens of all accepted requests, weighted by "
+        "beam size / the bundle's beam size; more are refused with 503",
     )
     max_texts: int = Field(default=1024, ge=1, description="texts in one request")
     max_characters: int = Field(default=100_000, ge=1, description="characters in one request")

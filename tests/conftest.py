@@ -16,8 +16,8 @@ import hypothesis.internal.conjecture.optimiser  # noqa: F401
 import pytest
 from hypothesis import settings
 
-# Before torch loads OpenMP: networks of tests are too small for several threads, and each core has
-# a process of pytest. Commands that tests start inherit it.
+# The number is set before torch loads OpenMP. Networks of tests are too small for several threads,
+# and each core has a process of pytest. Commands that tests start inherit it.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 # Services that tests start, for the same reason. The threads of a model wait for each other by
 # spinning, and with several of them each start measures more variants of a step.

@@ -25,6 +25,7 @@ OURS = {"dragoman", "service", "training", "models", "benchmarks", "tools", "tes
 MAY_IMPORT = {
     "dragoman": {"dragoman"},
     "tools": {"tools"},
+    "examples": {"dragoman"},
     "models.bundle": {"models.bundle"},
     "models.text": {"models.text"},
     "models.transformer": {"models.transformer"},
@@ -196,7 +197,7 @@ MAY_IMPORT = {
         "models.bundle.languages",
     },
 }
-"""Of ours. Each package, and what its modules may import; a longer name narrows a shorter one."""
+"""Packages of this project that each package may import; a longer name narrows a shorter one."""
 
 NEVER_IMPORTS = {
     "models.bundle": {"torch", "onnx", "onnxruntime"},
@@ -218,7 +219,7 @@ NEVER_IMPORTS = {
     "service.figures": {"fastapi", "onnxruntime", "prometheus_client", "starlette"},
     "service.api": {"numpy", "onnxruntime"},
 }
-"""Of others'. What would tie a package to something that it is not to know of."""
+"""Third-party distributions that each package must not import."""
 
 MAY_STILL_IMPORT = {"service.api.fields.percent_encoding": {"numpy"}}
 """Exceptions: megabytes of escapes are decoded as an array of bytes."""

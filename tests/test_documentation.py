@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 
 import pytest
@@ -39,7 +40,38 @@ def test_every_metric_is_documented_and_every_documented_one_exists(
     assert documented == names
 
 
+def functions_of(path: str) -> set[str]:
+    """Names of the functions of a module, those of a class with its name."""
+    tree = ast.parse((ROOT / "service" / path).read_text(encoding="utf-8"))
+    functions = ast.FunctionDef | ast.AsyncFunctionDef
+    names = {each.name for each in tree.body if isinstance(each, functions)}
+    for owner in tree.body:
+        if isinstance(owner, ast.ClassDef):
+            names |= {f"{owner.name}.{f.name}" for f in owner.body if isinstance(f, functions)}
+    return names
+
+
+def test_functions_in_the_life_of_a_request_exist() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| \d \| .* \| (.+) \|$", text, re.MULTILINE)
+    assert len(rows) == 8
+    for row in rows:
+        path = ""
+        for name in re.findall(r"`([^`]+)`", row):
+            if name.endswith(".py"):
+                path = name
+            else:
+                assert name in functions_of(path), f"{path} has no {name}"
+
+
+@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "docs/architecture.md"])
+def test_paths_of_the_project_exist(page: str) -> None:
+    rooms = "benchmarks|docs|dragoman|models|service|tests|training"
+    for path in re.findall(rf"`((?:{rooms})/[\w./]+)`", (ROOT / page).read_text(encoding="utf-8")):
+        assert (ROOT / path).exists() or (ROOT / f"{path}.py").exists(), path
+
+
 def test_links_between_documents_lead_somewhere() -> None:
-    for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
+    for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]:
         for link in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8")):
             assert (page.parent / link).exists(), f"{page.name} links to {link}"

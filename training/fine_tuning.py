@@ -41,7 +41,7 @@ LEAST_GENERAL = 1_000
 OWN, GENERAL = "own", "general"
 _TOKENS_PER_BATCH = 2_000
 _PIECES_PER_WORD = 1.6
-"""Of both committed bundles on text of other subjects, rounded up."""
+"""Pieces per word of both committed bundles on text of other subjects, rounded up."""
 _EPOCHS = 1.25
 """More steps learn more of one's own text, and forget more (docs/own-data.md)."""
 _STEPS = range(60, 3_001)
@@ -55,7 +55,7 @@ class Divided:
     valid: int
     test: int
     words: int
-    """Of the longer sides of the training part."""
+    """Words of the longer sides of the training part."""
 
 
 def divide(pairs: Iterable[Pair], directory: Path, source: str, target: str) -> Divided:

@@ -68,7 +68,7 @@ class Corpus:
     """Collected without review: pairs with a side in another language, or whose sides share most
     of their words, are dropped."""
     origin: str | None = None
-    """Where to get the corpus, in words; shown in the error if it is missing."""
+    """Source of the corpus, in words; shown in the error if it is missing."""
 
     def __post_init__(self) -> None:
         if (self.translated is None) != (self.translator is None):
@@ -198,7 +198,7 @@ class Vocabulary:
     __pydantic_config__ = _CHECKED
 
     size: Annotated[int, Field(ge=5)] = 8000
-    """Of each side, if the sides do not share one. Includes the four special pieces."""
+    """Pieces of each side without a shared vocabulary, the four special pieces included."""
     kind: Literal["unigram", "bpe", "word"] = "unigram"
     shared: bool = True
     character_coverage: Share = 1.0
@@ -298,7 +298,7 @@ class Optimisation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """When to validate, to save and to stop."""
+    """Number of steps, intervals of validation and saving, and patience."""
 
     __pydantic_config__ = _CHECKED
 
@@ -328,7 +328,7 @@ class Recipe:
     average: Count = 5
     """Number of last checkpoints averaged into the exported weights (section 6.1)."""
     seed: Annotated[int, Field(ge=0, lt=2**64)] = 1
-    """Below 2⁶⁴, the limit of PyTorch."""
+    """Seed of all random numbers, below 2⁶⁴, the limit of PyTorch."""
     initial: str | None = None
     """The run or bundle whose weights initialise this one (transfer learning). Its vocabulary is
     reused if languages and settings are the same (fine-tuning)."""

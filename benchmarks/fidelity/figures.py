@@ -34,9 +34,9 @@ _GERMAN_AM = r"(?:\s?(?:[aA]\.\s?[mM]\.|AM\b))"
 _CLOCK = r"(?:\s?(?:Uhr\b|o['\u2019]clock\b))"
 _EVENING = r"(?:abends|nachmittags|am (?:Abend|Nachmittag)|in the (?:afternoon|evening))"
 _BEFORE_HOUR = r"(?:,\s\d\d?)*(?:\s(?:bis|und|oder)\s|\s?[-–]\s?)\d\d?(?:[:.]\d\d)?\sUhr\b"
-"""What follows ``11`` and ``13`` in ``11, 13 und 15 Uhr``."""
+"""Rest of a list of hours after its first one, as after ``11`` in ``11, 13 und 15 Uhr``."""
 _COMPOUND = "prozent|jähr|täg|wöch|monat|stünd|minüt"
-"""What may follow a German number word without a blank: ``zehnprozentig``."""
+"""Words that may follow a German number word without a blank: ``zehnprozentig``."""
 _GROUPERS = (".", ",", " ", "'", "\u2019", "")
 
 _BEFORE, _AFTER = r"(?<!\d)(?<!\d[.,:])", r"(?!\d)(?![.,:]\d)"
@@ -148,7 +148,7 @@ def _dates(text: str, source: str, target: str) -> Iterator[Figure]:
             for number, names in enumerate(_MONTHS[source], start=1)
             if match["month"].rstrip(".") in names.split("|")
         )
-        # In a range such as "4.-6. November" day and month of one date are apart.
+        # The day and month of one date are apart in a range such as "4.-6. November".
         apart = [_form(day), *([_form(year)] if year else [])]
         named = re.compile(rf"\b(?:{_MONTHS[target][month - 1]})\b")
         whole = _date_form([(int(day), month)], year, target)

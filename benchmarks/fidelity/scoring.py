@@ -193,7 +193,7 @@ def quotes(text: str) -> int:
 
 
 def markers(text: str) -> list[str]:
-    """For each line, the bullet, number or dash at its beginning. All dashes are equal.
+    """The bullet, number or dash at the beginning of each line, or nothing. All dashes are equal.
 
     The number of a single line may be a German ordinal, and is no marker.
     """

@@ -59,7 +59,7 @@ DEAD = -1e30
 BARS = 8
 """Columns of ``bars``, of which two are in use. A multiple of 8 keeps matrix products aligned."""
 EXTRA_CANDIDATES = 2
-"""Of each row, beyond the ranks: ``bos`` and ``pad`` are no candidates."""
+"""Candidates of each row beyond the ranks, because ``bos`` and ``pad`` are not ranked."""
 ENTROPIES = "target_entropies"
 """Output of ``attention`` that graphs may lack."""
 FUSED_ROWS = 8
@@ -196,7 +196,7 @@ def check_signature(where: str, expected: Signature, found: Signature) -> None:
         wrong += [f"{side} {name} is missing" for name in wanted if name not in {*given, ENTROPIES}]
         wrong += [f"{side} {name} is unknown" for name in given if name not in wanted]
         wrong += [
-            f"{side} {name} is {_shown(given[name])}, not {_shown(wanted[name])}"
+            f"{side} {name} is {_to_text(given[name])}, not {_to_text(wanted[name])}"
             for name in wanted
             if name in given and not _agree(wanted[name], given[name])
         ]
@@ -215,5 +215,5 @@ def _agree(wanted: TensorType, given: TensorType) -> bool:
     )
 
 
-def _shown(tensor: TensorType) -> str:
+def _to_text(tensor: TensorType) -> str:
     return f"{tensor.element}[{', '.join(map(str, tensor.shape))}]"

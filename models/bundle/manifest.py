@@ -196,7 +196,7 @@ class Provenance(_Part):
     description: str = ""
     """Abilities and limits of the model, in Markdown."""
     origin: str = ""
-    """Where an imported model was fetched, such as ``hf:Helsinki-NLP/opus-mt-de-en at 1a2b3c``."""
+    """Origin of an imported model, such as ``hf:Helsinki-NLP/opus-mt-de-en at 1a2b3c``."""
 
 
 class Manifest(_Part):

@@ -101,6 +101,6 @@ def step_and_zero(lowest: float, highest: float) -> tuple[np.float32, np.uint8]:
 
 
 def quantised(values: FloatArray, step: np.float32, zero: np.uint8) -> FloatArray:
-    """What remains of values in uint8."""
+    """The values rounded to the nearest numbers that uint8 can represent."""
     found: FloatArray = (np.clip(np.rint(values / step) + zero, 0, LEVELS) - zero) * step
     return found

@@ -222,8 +222,8 @@ class Emitter:
             "MultiHeadAttention", *inputs, domain=MICROSOFT, num_heads=self.config.heads
         )
 
-    def written(self, i: int, parts: Sequence[str], shape: str, indices: str) -> Iterator[str]:
-        """The caches of a layer with the keys and values of this step, ``[R, W]``, written."""
+    def extend(self, i: int, parts: Sequence[str], shape: str, indices: str) -> Iterator[str]:
+        """The caches of a layer, with keys and values of this step, ``[R, W]``, scattered in."""
         g = self.graph
         for kind, part in zip(("keys", "values"), parts, strict=True):
             own = f"self_{kind}.{i}"

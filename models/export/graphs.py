@@ -89,7 +89,7 @@ def _step(e: Emitter) -> None:
     def attend(i: int, y: str) -> str:
         name = f"decoder.{i}.attention"
         query, *parts = e.split(e.linear(y, f"{name}.query_key_value", name), 3)
-        keys, values = e.written(i, parts, head_shape, "write_indices")
+        keys, values = e.extend(i, parts, head_shape, "write_indices")
         return look(query, keys, values, "self_bias")
 
     def cross(i: int, y: str) -> str:

@@ -25,9 +25,9 @@ class Tolerance:
     """Largest accepted deviation from the network: maximum for fp32, mean for other precisions."""
 
     score: float
-    """In nats per token."""
+    """Deviation of a score, in nats per token."""
     map: float
-    """Of attention weights."""
+    """Deviation of an attention weight."""
     of: Callable[[NDArray[Any]], np.floating[Any]]
 
 

@@ -82,7 +82,7 @@ class Publication:
     directions: tuple[Direction, ...]
     tokenizers: Tokenizers
     tokenizer_files: Mapping[str, Path]
-    """By file name in the bundle."""
+    """Paths of the tokenizers' models, by file name in the bundle."""
     limits: SentenceLimits
     decoding: DecodingDefaults
     provenance: Provenance

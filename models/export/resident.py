@@ -118,7 +118,7 @@ class _Resident:
         name = f"decoder.{i}.attention"
         query, *parts = e.split(e.linear(y, f"{name}.query_key_value", name), 3)
         shape = g.ints(-1, self.rows, *e.head_sizes)
-        keys, values = e.written(i, parts, shape, self.write_indices)
+        keys, values = e.extend(i, parts, shape, self.write_indices)
         return self._look(query, keys, values, self.self_bias)
 
     def _cross(self, i: int, y: str) -> str:
@@ -186,8 +186,8 @@ class _Resident:
         )
         totals = g.op("Add", best, g.reshape(self.sums, -1, 1))
         totals = g.op("Add", totals, g.op("Gather", never, columns))
-        # What is not a number is not greater either. The lowest number is finite: CUDA's TopK fills
-        # its rows up with the lowest finite one, which would come before −∞.
+        # NaN is not greater than any number. The lowest number is finite: CUDA's TopK fills its
+        # rows up with the lowest finite one, which would come before −∞.
         some = g.op("Greater", totals, g.constant(_BARELY, np.float32))
         totals = g.op("Where", some, totals, g.constant(DEAD, np.float32))
         sums_BR, places_BR = g.ops(

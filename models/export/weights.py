@@ -33,7 +33,7 @@ PAIR_MAX = 128
 """Largest sum of two neighbouring values of a row, counted from its beginning. Processors without
 VNNI add two products with uint8 in 16 bits, which hold 255 · 128."""
 SHIFTED_MAX = 120
-"""Instead of ``INT8_MAX``, in a matrix that is near the values of an earlier quantisation."""
+"""Substitute for ``INT8_MAX`` in a matrix that is near the values of an earlier quantisation."""
 UNCHANGED = 1e-6
 """Largest mean square distance of a row from whole steps, in steps, of weights as quantised."""
 QUANTISED_ROWS = 4096
@@ -135,7 +135,7 @@ def quantise(
     the old ones, so the rows of such a matrix get larger steps, which do not fall on the old ones.
     Rows that did not change keep their values.
     """
-    # By blocks, because a table of embeddings may have a gigabyte.
+    # Rows are quantised in blocks, because a table of embeddings may have a gigabyte.
     starts = range(0, len(matrix), QUANTISED_ROWS)
     blocks = [slice(start, start + QUANTISED_ROWS) for start in starts]
     least = np.concatenate([_least_scale(matrix[rows]) for rows in blocks])
@@ -210,7 +210,7 @@ class Quantiser:
             return
         self.file.add(f"{name}.weight_zero", np.zeros(len(scale), np.int8))
         if bias is not None:
-            # In units of the product: the bias is added before rounding.
+            # The bias is in units of the product, because it is added before rounding.
             self.file.add(f"{name}.bias", np.rint(bias / (input_scale * scale)).astype(np.int32))
 
     def _input_scale(self, reads: str) -> np.float32:

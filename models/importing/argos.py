@@ -19,7 +19,7 @@ from models.importing.side_files import read_object
 from models.importing.vocabulary import Vocabulary
 
 METADATA, MODEL = "metadata.json", "model"
-# Those of Argos Translate.
+# Argos Translate has these defaults.
 DECODING = DecodingDefaults(beam_size=4, length_penalty=0.2)
 
 

@@ -43,7 +43,7 @@ from models.reference.transformer import (
 from models.transformer.config import Activation, TransformerConfig
 
 ACTIVATIONS: Mapping[int, Activation] = {0: "relu", 2: "silu", 3: "gelu"}
-"""By CTranslate2's number (``include/ctranslate2/ops/activation.h``)."""
+"""Activations by CTranslate2's number (``include/ctranslate2/ops/activation.h``)."""
 HEADS = {"TransformerBase": 8, "TransformerBig": 16}
 """Specifications of old files, which imply the number of heads."""
 SPECIFICATIONS = ("TransformerSpec", *HEADS)
@@ -94,7 +94,7 @@ _NORM_PARTS = {"weight": "gamma", "bias": "beta"}
 
 @dataclass(frozen=True, slots=True)
 class TokenNames:
-    """What the configuration says of special tokens."""
+    """Special tokens that the configuration names."""
 
     unk: str
     bos: str
@@ -146,7 +146,7 @@ def read_ctranslate2(
 
 
 def languages_of_tokens(source: Vocabulary, target: Vocabulary) -> Languages:
-    """Those that tokens name, as in M2M100 or OPUS-MT; any pair if no token does."""
+    """The directions that tokens name, as in M2M100 or OPUS-MT; any pair if no token does."""
     by_token = {row.piece: (i,) for i, row in enumerate(source.rows)}
     if source is target:
         tokens = [token for token in by_token if speaks(token)]

@@ -23,9 +23,9 @@ from models.importing.refusals import NotACheckpoint
 NAME = "model.bin"
 VERSIONS = range(2, 7)
 TYPES: tuple[Any, ...] = (np.float32, np.int8, np.int16, np.int32, np.float16, ml_dtypes.bfloat16)
-"""By CTranslate2's number of the type (``include/ctranslate2/types.h``)."""
+"""Element types by CTranslate2's number (``include/ctranslate2/types.h``)."""
 TYPES_OF_SIZE = {1: np.int8, 2: np.int16, 4: np.float32}
-"""By the size of an element, which files before version 4 have instead."""
+"""Element types by size in bytes, which files before version 4 have instead of the number."""
 MOST_DIMENSIONS = 4
 MOST_ALIASES = 1 << 16
 

@@ -145,7 +145,7 @@ def _tokens(
     if not names:
         raise NotACheckpoint(f"{checkpoint.directory} has neither vocab.json nor tokenizer.json")
     known = {*added.values(), *names.values()}
-    # In the order of M2M100's list, which its tokenizer uses.
+    # Tokens are added in the order of M2M100's list, which its tokenizer uses.
     for token in dict.fromkeys(tokens):
         if token not in known:
             added[max((*names, *added)) + 1] = token

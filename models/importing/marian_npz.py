@@ -53,7 +53,8 @@ _NORMS: Mapping[tuple[str, str, str], Literal["before", "after"]] = {
     ("", "an", ""): "after",
     ("n", "a", "n"): "before",
 }
-"""By the operations before and after a sub-layer and after a stack, without dropout."""
+"""Places of normalisation, by the operations around a sub-layer and after a stack, dropout
+omitted."""
 
 _LAYER = re.compile(r"(encoder|decoder)\.(\d+)\.(.+)\.(weight|bias)")
 _PARTS = {

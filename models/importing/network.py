@@ -26,7 +26,7 @@ ACTIVATIONS: Mapping[str, Activation] = {
     "gelu": "gelu",
 }
 LARGEST_NUMBER = 2_000_000
-"""Of any number in a configuration, such as the size of a vocabulary."""
+"""Largest accepted number in a configuration, such as the size of a vocabulary."""
 MOST_LAYERS = 1000
 LARGEST_TABLE = 1 << 26
 """Numbers of a table of positions, which is computed before tensors of that size are seen."""
@@ -53,7 +53,7 @@ _PARTS = {
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """What a network has by vocabulary or position, in the rows of the checkpoint.
+    """Embeddings, positions and output biases, in the rows of the checkpoint.
 
     Tied tables are one object.
     """

@@ -22,7 +22,7 @@ from models.bundle.manifest import DecodingDefaults, LengthNormalisation, Specia
 @dataclass(frozen=True, slots=True)
 class Hypothesis:
     token_ids: tuple[int, ...]
-    """Without ``bos``, a forced prefix, and ``eos``."""
+    """Generated tokens without ``bos``, a forced prefix and ``eos``."""
     score: float
     """Sum of log-probabilities over ``norm_of`` its length; prefix and ``eos`` are counted."""
 

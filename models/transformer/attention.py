@@ -52,7 +52,7 @@ def attend(
 def attend_explicitly(
     query_BHQD: Tensor, key_BHKD: Tensor, value_BHKD: Tensor, visible: Visible, dropout: float
 ) -> tuple[Tensor, Tensor]:
-    """As ``attend``, unfused, also returning the map: ``[B, H, Q, D]`` and ``[B, H, Q, K]``."""
+    """Attention as of ``attend``, unfused, and its map: ``[B, H, Q, D]`` and ``[B, H, Q, K]``."""
     scores_BHQK = query_BHQD @ key_BHKD.transpose(-2, -1) / math.sqrt(query_BHQD.size(-1))
     if isinstance(visible, str):
         visible = subsequent_mask(scores_BHQK.size(-1), scores_BHQK.device)

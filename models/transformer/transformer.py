@@ -73,7 +73,7 @@ class Transformer(nn.Module):
         self.target_embedding = Embedding(target_tokens, config)
         self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers))
         self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
-        # In a pre-norm network the output of the last layer is not normalised yet.
+        # In a pre-norm network, the output of the last layer is not normalised yet.
         last = config.norm == "before"
         self.encoder_norm = nn.LayerNorm(config.width) if last else nn.Identity()
         self.decoder_norm = nn.LayerNorm(config.width) if last else nn.Identity()

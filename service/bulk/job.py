@@ -67,6 +67,6 @@ async def translate_blocks(
 
 async def _outcome(translate: TranslateBlock, block: Block, bar: Bar) -> Done:
     part = bar.block(block.read, len(block.rows))
-    done = await translate(block, part.decoded if bar.shown else None)
+    done = await translate(block, part.decoded if bar.is_shown else None)
     part.finished(done.sentences)
     return done

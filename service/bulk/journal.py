@@ -80,7 +80,7 @@ class Journal:
         differing = [name for name in names if self.made_with.get(name) != made_with.get(name)]
         if differing:
             reason = "; ".join(
-                f"{name} was {_shown(self.made_with.get(name))}, not {_shown(made_with.get(name))}"
+                f"{name} was {_text(self.made_with.get(name))}, not {_text(made_with.get(name))}"
                 for name in differing
             )
             raise UnusableJournal(reason)
@@ -90,5 +90,5 @@ def _remarks(found: Mapping[str, Any]) -> Remarks:
     return Remarks(found["count"], tuple(found["first"]))
 
 
-def _shown(value: object) -> str:
+def _text(value: object) -> str:
     return "unset" if value is None else str(value)

@@ -156,7 +156,7 @@ class ResumableFile:
         text = self._disk.read(self._journal)
         size = self._disk.size(self._descriptor)
         if text is None or size == 0:
-            # Without a journal nothing was done. With an empty output, its job had finished.
+            # Nothing was done without a journal. An empty output means that its job had finished.
             return Progress()
         try:
             journal = Journal.from_json(text)

@@ -62,7 +62,7 @@ class Bar:
         return BlockBar(self, after - before, rows)
 
     @property
-    def shown(self) -> bool:
+    def is_shown(self) -> bool:
         return not self._tqdm.disable
 
     def advance(self, share: float, sentences: int) -> None:

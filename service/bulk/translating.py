@@ -46,7 +46,7 @@ class TranslatedRows:
 
     texts: list[str]
     problems: dict[int, str]
-    """By index, the reason why a row cannot be translated."""
+    """Reasons why rows cannot be translated, by index."""
     cut: tuple[int, ...]
     """Indices of the rows whose translation was truncated."""
     sentences: int

@@ -37,7 +37,7 @@ class Origin:
     path: Path
     name: str | None = None
     source: str | None = None
-    """Where it was fetched; ``None`` for a path that the user gave."""
+    """Repository and revision of a fetched model; ``None`` for a path that the user gave."""
 
 
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -190,7 +190,7 @@ def _of_argos(pair: str, settings: Settings) -> Origin:
 
 
 def _missing(models: Sequence[str], directory: Path) -> list[str]:
-    """Without the pairs that a bundle translates, and without what was added before."""
+    """The requested models that no bundle in the directory has, by pair or by origin."""
     found = [manifest for _, manifest in _manifests(directory)] if directory.is_dir() else []
     pairs = {f"{each.source}-{each.target}" for manifest in found for each in manifest.directions}
     origins = {manifest.provenance.origin.partition(" ")[0] for manifest in found}

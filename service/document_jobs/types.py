@@ -45,7 +45,7 @@ class DocumentJob:
     size: int
     """Bytes: of the document and, once that is done, of its translation."""
     path: Path
-    """Where the translation is, once it is done."""
+    """Path of the document, and of its translation once it is done."""
     content_type: str = ""
     """``media_type`` of the translation, once it is done, with its charset if that is UTF-8."""
     state: State = "queued"
@@ -54,9 +54,9 @@ class DocumentJob:
     progress: float = 0.0
     """How much is translated, from 0 to 1."""
     caller: str | None = field(default=None, repr=False)
-    """Whose share of the space is used."""
+    """Caller whose share of the disk space is used."""
     changed: float = 0.0
-    """When the state last changed, in seconds of the monotonic clock."""
+    """Time of the last change of the state, in seconds of the monotonic clock."""
 
     @property
     def unfinished(self) -> bool:

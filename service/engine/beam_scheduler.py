@@ -29,13 +29,13 @@ class BeamScheduler(BatchScheduler):
         super().__init__(limits, special_ids, **bounds)
         self._search = RankedSearch(limits, special_ids)
         self._slots = np.zeros(limits.slots, np.int64)
-        """Of each sentence in ``running``."""
+        """Slot of each sentence in ``running``."""
         self._places = np.zeros(limits.slots, np.int64)
-        """By slot, the place in ``running`` of its sentence."""
+        """Place in ``running`` of each slot's sentence."""
         self._launched: list[int] = []
         """Slots of sentences that have been launched once, and join the search next."""
         self._rows = 0
-        """Of all running beams."""
+        """Rows of all running beams."""
         self._free = list(range(limits.slots))
 
     @property

@@ -66,7 +66,7 @@ class Constraints:
         return constraints if needed else None
 
     @property
-    def spent(self) -> bool:
+    def is_spent(self) -> bool:
         """Whether the remaining steps are plain beam search: the prefix is complete."""
         beyond = self._written_KT.shape[1] > len(self.options.target_prefix)
         return beyond and self._of_a_prefix_only
@@ -82,7 +82,7 @@ class Constraints:
         return self.options.coverage_penalty != 0
 
     @property
-    def asked(self) -> int | None:
+    def requested_token(self) -> int | None:
         """Token whose log-probability the next step must return for every row, if any."""
         prefix, length = self.options.target_prefix, self._written_KT.shape[1]
         favoured = self._forced <= length < len(prefix)
@@ -91,7 +91,7 @@ class Constraints:
     @property
     def candidates(self) -> int:
         """Number of candidates that the next step must return for every row, at least."""
-        completing = self.options.completions and self.asked is not None
+        completing = self.options.completions and self.requested_token is not None
         return MOST_SAMPLED if completing else self.options.sampled_from
 
     def edits(self, live_K: NDArray[np.bool_]) -> list[tuple[int, int, float, float]]:
@@ -267,7 +267,7 @@ class AlternativeWords(Constraints):
         self._least = np.log(np.float64(options.min_alternative_expansion_prob) or 1e-30)
 
     @property
-    def spent(self) -> bool:
+    def is_spent(self) -> bool:
         return False
 
     @property

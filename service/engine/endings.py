@@ -27,7 +27,7 @@ class Endings:
         self._scored, self._wanted = options.needs_scores(False), options.num_hypotheses
         self._endings: list[Ending] = []
         self._scores: list[float] = []
-        """Of all endings, ascending."""
+        """Scores of all endings, ascending."""
         self.needed = -math.inf
         """Score of the ``num_hypotheses``-th best finished hypothesis; −∞ with fewer of them."""
 

@@ -103,7 +103,7 @@ class Engine:
         self._holding = 0
         """Number of open ``gathering`` blocks. Only the engine thread uses it."""
 
-    # On the event loop.
+    # The following methods run on the event loop.
 
     @property
     def alive(self) -> bool:
@@ -196,7 +196,7 @@ class Engine:
             else:
                 future.set_result(outcome)
 
-    # On the engine's thread.
+    # The following methods run on the engine's thread.
 
     def _run(self) -> None:
         lower_thread_priority()
@@ -317,12 +317,12 @@ class Engine:
         if len(tried) == len(self._scheduler.running) == 1:
             self._fail(tried, error)
             return
-        logger.warning("memory is short, %d sentences go back to the line: %s", len(leaving), error)
+        logger.warning("memory is short, %d sentences return to the queue: %s", len(leaving), error)
         self._scheduler.preempt(leaving)
         self._note_return(leaving, time.perf_counter())
 
     def _note_return(self, sequences: list[Sequence], now: float) -> None:
-        """Record sentences that went back to the waiting line."""
+        """Record sentences that went back to the waiting queue."""
         for sequence in sequences:
             sequence.arrived = now
         self._depart("preempted", len(sequences))

@@ -55,7 +55,11 @@ class EngineGroup:
         options: DecodingOptions,
         origin: Origin = DEFAULT_ORIGIN,
     ) -> Decoded:
-        """As ``Engine.decode``. Raises the error of the second engine if two have failed."""
+        """Decode a sentence on one of the engines, on a second one if that fails.
+
+        Arguments and errors are those of ``Engine.decode``. Raises the error of the second engine
+        if two have failed.
+        """
         fitting = self._fitting(options)
         first = self._least_loaded(fitting)
         try:
@@ -88,7 +92,7 @@ class EngineGroup:
 
     @contextmanager
     def gathering(self) -> Iterator[None]:
-        """As ``Engine.gathering``, on every engine."""
+        """Pause decoding on every engine while a group of sentences is queued."""
         with ExitStack() as stack:
             for engine in self._engines:
                 stack.enter_context(engine.gathering())

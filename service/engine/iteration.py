@@ -3,7 +3,7 @@
 The engine thread hands each record to one observer function, after the iteration and before its
 results are delivered. The function must return at once and never raise. A sentence is *in the
 batch* from its admission to its departure. A sentence cancelled before admission was never in the
-batch, and only the length of the waiting line counts it.
+batch, and only the length of the waiting queue counts it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from service.engine.types import FinishReason
 from service.runtime.backend import CacheUse
 
 LeaveReason = Literal["finished", "cancelled", "failed", "preempted"]
-"""``preempted``: moved back to the waiting line, because memory was short, or to make room for a
+"""``preempted``: moved back to the waiting queue, because memory was short, or to make room for a
 sentence of another caller."""
 NO_CACHE = CacheUse(0, 0)
 
@@ -41,7 +41,7 @@ class Finished:
 
 @dataclass(slots=True)
 class Iteration:
-    """What happened since the previous record: commands first, then at most one iteration.
+    """Events since the previous record: commands first, then at most one iteration.
 
     Over all records, sentences admitted = sentences departed + running.
     """
@@ -49,7 +49,7 @@ class Iteration:
     running: int = 0
     """Sentences in the batch just before the admission."""
     waited_seconds: list[float] = field(default_factory=list)
-    """Of each admitted sentence, in the waiting line."""
+    """Waiting time of each admitted sentence in the queue."""
     encoded_tokens: int = 0
     padded_tokens: int = 0
     """Tokens of the encoded batch, padding included."""
@@ -61,12 +61,12 @@ class Iteration:
     departures: list[Departure] = field(default_factory=list)
     finished: list[Finished] = field(default_factory=list)
     waiting_sentences: int = 0
-    """Length of the waiting line at the end; ``waiting_tokens`` in source tokens."""
+    """Length of the waiting queue at the end; ``waiting_tokens`` in source tokens."""
     waiting_tokens: int = 0
     busy_seconds: float = 0.0
     """Duration of the iteration, successful or not."""
     cache: CacheUse = NO_CACHE
-    """Of keys and values; both numbers are 0 after shutdown."""
+    """Use of the memory for keys and values; both numbers are 0 after shutdown."""
     died: bool = False
     """An unexpected exception ended the engine. Pending sentences fail, later ones too."""
 

@@ -1,4 +1,4 @@
-"""The host's part of beam searches whose state is on a device: endings, stop rules and history.
+"""Reads the device's ranked candidates and collects finished hypotheses.
 
 The rules are those of ``service.engine.search``. The device ranks the candidates of a step and
 chooses the next rows by itself, so that the host only keeps the ranks of each step. It looks at
@@ -38,7 +38,7 @@ class _Beam:
     last: int
     """Number of the record with which it has ``max_decoding_length`` tokens."""
     enough_ends: int
-    """As of the options, where it is computed."""
+    """Number of hypotheses that end the search, computed from the options once."""
     first_ended: bool
     """Whether rank 0 has been an ending, or the search may stop without that."""
 
@@ -55,11 +55,12 @@ class RankedSearch:
         slots, ranks = limits.slots, 2 * limits.rows_per_slot
         self._eos_id = special_ids.eos
         self._beams: dict[int, _Beam] = {}
-        """By slot."""
+        """Running searches by slot."""
         self._number = 0
-        """Of the record that is read next."""
+        """Number of the record that is read next."""
         self._at_limit: dict[int, list[int]] = {}
-        """By number of a record, slots of the beams whose last it is. Some may have ended."""
+        """Slots of the beams that reach ``max_decoding_length`` with a record, by its number. Some
+        may have ended."""
         # A record is overwritten when no sentence can be as long any more. NumPy writes it as a
         # whole. Its single elements are read from Python's own arrays, which takes less time.
         self._ranks = ranks
@@ -72,7 +73,7 @@ class RankedSearch:
         self._rows_TPR = np.frombuffer(self._rows, np.uint16).reshape(shape)
         self._in_use_P = np.zeros(slots, np.bool_)
         self._needed_P = np.full(slots, np.nan)
-        """As ``Endings.needed``; NaN for an empty slot."""
+        """Copy of ``Endings.needed`` of each slot; NaN for an empty slot."""
         self._least_shares_P = np.ones(slots)
         """Factor from sum to score for the longest hypothesis allowed."""
 
@@ -190,8 +191,8 @@ class RankedSearch:
         beam = self._beams[slot]
         eos_id, rows, tokens = self._eos_id, self._rows, self._tokens
         written: list[int] = []
-        # Of the sentence in the record of the last token. A negative place counts from the end of
-        # the ring, where earlier records are.
+        # The position of the last token's record in the ring. A negative position counts from the
+        # end of the ring, where earlier records are.
         record = (beam.first + length - 1) % len(self._tokens_TPR)
         last, back = record * self._record_size + slot * self._ranks, -self._record_size
         for place in range(last, last + length * back, back):

@@ -7,10 +7,10 @@ blocks.
 A sentence is admitted while a slot is free and bounds hold. The padded tokens of one encode stay
 within ``max_padded_tokens``, because all running sentences wait for it. The padded source tokens
 and the rows of the whole batch stay within ``max_batch_tokens`` and ``max_batch_rows``, because
-every step computes all of them. ``service.engine.waiting`` decides the order of admission,
-``service.engine.room`` the share of a caller. If another caller has no room, sentences of callers
-above their share go back to the line. The slots in use are always the first ones: when a sentence
-leaves, the last one moves into its slot.
+every step computes all of them. ``service.engine.waiting_queue`` decides the order of admission,
+``service.engine.batch_capacity`` the share of a caller. If the sentence of another caller does not
+fit, sentences of callers above their share go back to the queue. The slots in use are always the
+first ones: when a sentence leaves, the last one moves into its slot.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from operator import itemgetter
 from typing import Any
 
 from models.bundle.manifest import SpecialIds
+from service.engine.batch_capacity import BatchBounds, BatchCapacity
 from service.engine.errors import BackendFailed, BeamTooWide, ImpossiblePrefix, SentenceTooLong
 from service.engine.iteration import LeaveReason
-from service.engine.room import BatchBounds, Room
 from service.engine.search import Search
 from service.engine.types import Decoded, DecodingOptions, Priority, row_cost
-from service.engine.waiting import Line
+from service.engine.waiting_queue import WaitingQueue
 from service.runtime.backend import (
     Admission,
     Candidates,
@@ -48,11 +48,11 @@ class Sequence:
     options: DecodingOptions
     priority: Priority = "interactive"
     request: int = 0
-    """Number of its request. Requests share the slots, see ``service.engine.waiting``."""
+    """Number of its request. Requests share the slots, see ``service.engine.waiting_queue``."""
     caller: str = ""
-    """Whose request it is. Callers share the rows, see ``service.engine.room``."""
+    """Caller of its request. Callers share the rows, see ``service.engine.batch_capacity``."""
     arrived: float = 0.0
-    """Time of arrival in the waiting line, on the engine's clock."""
+    """Time of arrival in the waiting queue, on the engine's clock."""
     entered: float = 0.0
     """Time of admission to a slot."""
     rows_cost: float = field(init=False)
@@ -65,7 +65,7 @@ class Sequence:
 
     @property
     def source_length(self) -> int:
-        """In tokens."""
+        """Number of source tokens."""
         return len(self.source_ids)
 
     @property
@@ -81,7 +81,7 @@ class Plan:
     moves: list[tuple[int, int]]
     """Pairs of slots: move the sentence from the first to the second, in this order."""
     preempted: list[Sequence]
-    """Sentences that went back to the waiting line to make room, before the admission."""
+    """Sentences that went back to the waiting queue to make room, before the admission."""
     admitted: list[Sequence]
     encode: EncodeBatch | Admission | None
     sequences: list[Sequence]
@@ -91,7 +91,7 @@ class Plan:
 
 
 @dataclass(slots=True)
-class Books:
+class OutcomeCounts:
     """Counts of accepted sentences by outcome. Refused sentences are not counted."""
 
     accepted: int = 0
@@ -101,7 +101,7 @@ class Books:
 
 
 class BatchScheduler(ABC):
-    """Owns the waiting line, the slots and the search state. Only the engine thread calls it."""
+    """Owns the waiting queue, the slots and the search state. Only the engine thread calls it."""
 
     def __init__(
         self,
@@ -117,22 +117,22 @@ class BatchScheduler(ABC):
         self.limits = limits
         self.max_padded_tokens = max_padded_tokens
         self._bounds = BatchBounds(limits.slots, max_batch_tokens, max_batch_rows)
-        self.waiting: Line[Sequence] = Line()
+        self.waiting: WaitingQueue[Sequence] = WaitingQueue()
         self.running: list[Sequence] = []
-        """By slot."""
-        self.books = Books()
+        """Running sentences by slot."""
+        self.outcomes = OutcomeCounts()
         self._eos_id = special_ids.eos
-        self._room = Room(self._bounds)
+        self._capacity = BatchCapacity(self._bounds)
         self._moves: list[tuple[int, int]] = []
         self._cautious = False
-        """After a memory shortage: at most one sentence runs until one has left the batch."""
+        """Whether memory was short: at most one sentence then runs until one has left the batch."""
 
     @property
     def has_work(self) -> bool:
         return bool(self.running or len(self.waiting))
 
     def add(self, sequence: Sequence) -> None:
-        """Add a sentence to the waiting line. Raises an ``EngineError`` that says why not.
+        """Add a sentence to the waiting queue. Raises an ``EngineError`` that says why not.
 
         A ``max_decoding_length`` above the model's limit is reduced to the limit.
         ``FinishReason.LENGTH`` shows that the limit was reached.
@@ -154,7 +154,7 @@ class BatchScheduler(ABC):
                 )
             sequence.options = replace(options, max_decoding_length=limits.target_length)
         self.waiting.append(sequence, sequence.request, sequence.work)
-        self.books.accepted += 1
+        self.outcomes.accepted += 1
 
     def abort(self, sequence_id: int, reason: LeaveReason = "cancelled") -> bool:
         """Remove a waiting or running sentence; true if it was in the batch.
@@ -173,17 +173,17 @@ class BatchScheduler(ABC):
         """Admit the sentences that fit, and plan the next iteration."""
         if not len(self.waiting) or (self._cautious and self.running):
             return self.reschedule()
-        self._room.share_with(self.waiting.callers)
+        self._capacity.share_with(self.waiting.callers)
         preempted = self._make_room()
         if self._cautious:
-            # Nothing runs. The sentence's part of the usual room is what counts later.
+            # Nothing runs. Later iterations count the sentence against the usual capacity.
             (alone,) = self.waiting.admit(
-                Room(replace(self._bounds, slots=1)), self.max_padded_tokens
+                BatchCapacity(replace(self._bounds, slots=1)), self.max_padded_tokens
             )
-            self._room.take(alone)
+            self._capacity.take(alone)
             admitted = [alone]
         else:
-            admitted = self.waiting.admit(self._room, self.max_padded_tokens)
+            admitted = self.waiting.admit(self._capacity, self.max_padded_tokens)
         self.running += admitted
         return self._plan(preempted, admitted, self._begin(admitted) if admitted else None)
 
@@ -196,7 +196,7 @@ class BatchScheduler(ABC):
         return self._plan([], [], None)
 
     def preempt(self, sequences: list[Sequence]) -> None:
-        """Move running sentences back to the head of the waiting line, to start over later.
+        """Move running sentences back to the head of the waiting queue, to start over later.
 
         At most one sentence is then running until one has left the engine.
         """
@@ -208,27 +208,27 @@ class BatchScheduler(ABC):
 
         Those of callers above their share, the latest first; none if that would not suffice.
         """
-        room = self._room
-        waiting = self.waiting.first_interactive(room.serves)
+        capacity = self._capacity
+        waiting = self.waiting.first_interactive(capacity.serves)
         if waiting is None:
             return []
         leaving: list[Sequence] = []
         for sequence in sorted(self.running, key=lambda s: (s.entered, s.id), reverse=True):
-            if room.fits(waiting):
+            if capacity.fits(waiting):
                 break
-            if room.can_spare(sequence):
-                room.release(sequence)
+            if capacity.can_spare(sequence):
+                capacity.release(sequence)
                 leaving.append(sequence)
-        enough = room.fits(waiting)
+        enough = capacity.fits(waiting)
         for sequence in leaving:
-            room.take(sequence)
+            capacity.take(sequence)
         if not enough:
             return []
         self._return(leaving)
         return leaving
 
     def _return(self, sequences: list[Sequence]) -> None:
-        """Move running sentences back to the waiting line."""
+        """Move running sentences back to the waiting queue."""
         # Last slot first: removing a sentence then never moves another one to be removed.
         for sequence in sorted(sequences, key=self.running.index, reverse=True):
             self._leave(self.running.index(sequence))
@@ -254,10 +254,10 @@ class BatchScheduler(ABC):
         running, or has left for one reason.
         """
         assert self._searches == len(self.running) <= self.limits.slots
-        assert self._room.slots == self.limits.slots - len(self.running)
+        assert self._capacity.slots == self.limits.slots - len(self.running)
         assert self.waiting.tokens == sum(s.source_length for s in self.waiting)
-        left = self.books.finished + self.books.failed + self.books.cancelled
-        assert self.books.accepted == left + len(self.running) + len(self.waiting)
+        left = self.outcomes.finished + self.outcomes.failed + self.outcomes.cancelled
+        assert self.outcomes.accepted == left + len(self.running) + len(self.waiting)
 
     def _plan(
         self,
@@ -295,18 +295,18 @@ class BatchScheduler(ABC):
         self._enter(reason)
 
     def _leave(self, slot: int) -> None:
-        self._room.release(self.running[slot])
+        self._capacity.release(self.running[slot])
         self._vacate(slot)
 
     def _enter(self, reason: LeaveReason) -> None:
         """Count a departure."""
         match reason:
             case "finished":
-                self.books.finished += 1
+                self.outcomes.finished += 1
             case "failed":
-                self.books.failed += 1
+                self.outcomes.failed += 1
             case "cancelled":
-                self.books.cancelled += 1
+                self.outcomes.cancelled += 1
             case "preempted":
                 raise AssertionError("a preempted sentence has not left the engine")
 

@@ -80,7 +80,7 @@ class Search:
         self._first_ended_P = np.zeros(slots, np.bool_)
         """Whether rank 0 has been an ending, or the search may stop without that."""
         self._needed_P = np.zeros(slots, np.float64)
-        """As ``Endings.needed``."""
+        """Copy of ``Endings.needed`` of each slot."""
         self._least_shares_P = np.zeros(slots, np.float64)
         """Factor from sum to score for the longest hypothesis allowed."""
         self._columns = (
@@ -158,8 +158,8 @@ class Search:
             constrained = [c for c in self._constraints if c is not None]
             attention = any(c.attends for c in constrained)
             num_candidates = max(num_candidates, *(c.candidates for c in constrained))
-            if any(c.asked is not None for c in constrained):
-                asked_B = [0 if c is None else c.asked or 0 for c in self._constraints]
+            if any(c.requested_token is not None for c in constrained):
+                asked_B = [0 if c is None else c.requested_token or 0 for c in self._constraints]
                 asked_BK = np.repeat(np.array(asked_B, np.int32)[:, None], rows, axis=1)
         return StepBatch(
             scores=bool(self._scored) or edits is not None,
@@ -219,7 +219,7 @@ class Search:
         return set(np.flatnonzero(failed_B).tolist())
 
     def _never(self, ids: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Which candidates are no tokens of a translation."""
+        """Mask of the candidates that never continue a translation: ``bos`` and ``pad``."""
         never: NDArray[np.bool_] = (ids == self._bos_id) | (ids == self._pad_id)
         return never
 
@@ -317,7 +317,7 @@ class Search:
                 if constraints is None:
                     continue
                 constraints.follow(self._parents_PK[slot], self._tokens_PK[slot])
-                if constraints.spent:
+                if constraints.is_spent:
                     self._release(slot)
 
     def _release(self, slot: int) -> None:

@@ -22,11 +22,12 @@ class RankedCandidate:
     """Id of the candidate that it continues, or ``ROOT``."""
     token: int
     log_probability: float
-    """What the token adds to the sum: 0 if it is forced, changed if a prefix is favoured."""
+    """Log-probability that the token adds to the sum: 0 if forced, changed if a prefix is
+    favoured."""
     sum: float
-    """Of the log-probabilities from the root to here, in float32."""
+    """Sum of the log-probabilities from the root to this candidate, in float32."""
     score: float
-    """Of the hypothesis that ends here, normalised by length and with the coverage penalty."""
+    """Score of the hypothesis that ends here, with length and coverage penalties."""
     fate: Fate
 
 

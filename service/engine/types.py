@@ -31,18 +31,18 @@ def row_cost(sampling_topk: int) -> float:
 
 
 Priority = Literal["interactive", "bulk"]
-"""Class of a sentence in the waiting line: a user's request, or a file."""
+"""Class of a sentence in the waiting queue: a user's request, or a file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a sentence comes from, which decides its turn and its share of the batch."""
+    """Origin of a sentence, which decides its turn and its share of the batch."""
 
     priority: Priority = "interactive"
     request: int = 0
-    """Number of the request, whose sentences share its turns in the waiting line."""
+    """Number of the request, whose sentences share its turns in the waiting queue."""
     caller: str = ""
-    """Whose request it is. The sentences of a caller share its part of the batch."""
+    """Caller of the request. All sentences of a caller share its part of the batch."""
     scope: str = ""
     """Recent results are shared only between requests of the same scope."""
 
@@ -97,8 +97,9 @@ class DecodingOptions:
     """Whether the search begins after ``target_prefix``: its tokens are not counted in ``T``, and
     an ending right after it is a hypothesis at any rank."""
     completions: tuple[frozenset[int], ...] = ()
-    """For each of the last tokens of ``target_prefix``, in order: tokens that may stand in place of
-    it and of all tokens after it. These last tokens are written with their log-probabilities."""
+    """Substitutes for the last tokens of ``target_prefix``, in order: tokens that may stand in
+    place of such a token and of all tokens after it. These last tokens are written with their
+    log-probabilities."""
     prefix_bias_beta: float = 0.0
     """0 forces all of ``target_prefix``. Above 0 is CTranslate2's biased decoding: a position that
     has followed the prefix gives this share β of the probability to its next token."""
@@ -117,7 +118,7 @@ class DecodingOptions:
     """Returns, after the best ``num_hypotheses``, all further hypotheses with ``eos`` that the
     search has found when it stops. It does not run longer for them."""
     return_scores: bool = True
-    """If false, scores of greedy search are NaN, which saves a pass over the vocabulary."""
+    """Whether scores are needed. Greedy search without them gives NaN, and takes less time."""
     seed: int = 0
     """Seed of sampling. The same seed gives the same translation in any batch."""
     alternative_words: WordPieces | None = None
@@ -295,7 +296,7 @@ class FinishReason(enum.Enum):
 @dataclass(frozen=True, slots=True)
 class Hypothesis:
     token_ids: tuple[int, ...]
-    """Without ``bos`` and ``eos``, a forced prefix included."""
+    """Tokens without ``bos`` and ``eos``, a forced prefix included."""
     score: float
     """Normalised by length; comparable among hypotheses of one sentence."""
 

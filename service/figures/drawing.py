@@ -10,7 +10,7 @@ from service.inspection.attention import Maps
 
 
 def answer(parts: Sequence[bytes]) -> list[bytes]:
-    """In a helper process: the picture of a pickled figure and format, see ``Painter``.
+    """Draw a pickled figure in a format; runs in a helper process, see ``Painter``.
 
     Only the service itself sends them.
     """

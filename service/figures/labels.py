@@ -30,12 +30,16 @@ class LabelWriter:
         self._known = frozenset(get_font(findfont(FONT)).get_charmap())
 
     def __call__(self, setter: Callable[..., Any], text: str | list[str], **look: Any) -> None:
-        shown = self._shown(text) if isinstance(text, str) else [self._label(each) for each in text]
+        shown = (
+            self._with_boxes(text)
+            if isinstance(text, str)
+            else [self._label(each) for each in text]
+        )
         setter(shown, family=FONT, color=INK, parse_math=False, **look)
 
     def _label(self, text: str) -> str:
         short = text if len(text) <= LONGEST_LABEL else text[: LONGEST_LABEL - 1] + "…"
-        return self._shown(short)
+        return self._with_boxes(short)
 
-    def _shown(self, text: str) -> str:
+    def _with_boxes(self, text: str) -> str:
         return "".join(c if c.isprintable() and ord(c) in self._known else _NO_GLYPH for c in text)

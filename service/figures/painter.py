@@ -48,7 +48,7 @@ class Painter:
     async def _picture(self, wanted: tuple[Maps | RecordedSearch, Format], caller: str) -> bytes:
         with self._admission.admitted(1, caller):
             try:
-                # In a thread: a tree has thousands of objects.
+                # A thread pickles the figure, because a tree has thousands of objects.
                 sent = await asyncio.to_thread(pickle.dumps, wanted)
                 (picture,) = await self._helpers.ask(sent, caller=caller or None)
             except HelperFailed as error:

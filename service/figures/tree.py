@@ -27,7 +27,7 @@ _LONGEST = 60.0
 _LEAST_LABELLED = 0.5
 """Inches of a column with labels."""
 _WIDTH, _HEIGHT = 0.74, 0.8
-"""Of a node, in columns and ranks."""
+"""Size of a node, in columns and ranks."""
 _SIDE, _ABOVE, _BELOW = 0.2, 0.4, 0.6
 """Inches of the margins."""
 _NARROWEST = 5.0

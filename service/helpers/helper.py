@@ -167,7 +167,7 @@ class _Helper:
         if self._process is None:
             arguments = (self._module, os.getpid(), self._memory_bytes)
             program = _PROGRAM.format(path=sys.path, arguments=arguments)
-            # In its own session, so that Ctrl-C reaches only the server.
+            # A session of its own keeps Ctrl-C from reaching the helper.
             self._process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-c", program), stdin=PIPE, stdout=PIPE, start_new_session=True
             )

@@ -63,7 +63,7 @@ _BATCH_TOKENS: dict[Device, int] = {"cpu": 1664, "cuda": 1 << 16}
 
 
 EXAMPLE_TOLERANCE = 0.05
-"""On a GPU, how many nats per token an example may be behind the translation that was found.
+"""Nats per token by which an example may be less likely than the translation that a GPU found.
 
 GPUs round differently. Export chooses examples that lead the next translation by this much.
 """
@@ -77,7 +77,7 @@ class OpenedBundle:
     precision: Precision
     tokenizers: Tokenizers
     backends: Mapping[str, Backend]
-    """By device, as metrics name it."""
+    """Backends by device, as metrics name it."""
     attention: TeacherForced
     device: Device = "cpu"
     resident: Mapping[str, BeamBackend] = field(default_factory=dict)
@@ -232,7 +232,7 @@ async def load_model(
             manifest.special_ids,
             max_padded_tokens=settings.max_padded_tokens,
             max_batch_tokens=settings.max_batch_tokens or _BATCH_TOKENS[opened.device],
-            # What a full batch of the bundle's own options has.
+            # A full batch with the bundle's own options has this many rows.
             max_batch_rows=backend.limits.slots * manifest.decoding.beam_size,
         )
         return Engine(backend, of_engine, observer_for(manifest.name, device).iterated)

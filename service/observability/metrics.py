@@ -86,7 +86,7 @@ class _Registry(CollectorRegistry):
             yield metric
 
 
-class RequestBooks(Collector):
+class RequestCounters(Collector):
     """Request counters that are consistent in every scrape: ``accepted = finished + running``.
 
     Three separate prometheus-client counters would be read one after the other while requests
@@ -150,8 +150,8 @@ class Metrics:
             )
 
         # Requests.
-        self.books = RequestBooks("nmt_requests")
-        self.registry.register(self.books)
+        self.requests = RequestCounters("nmt_requests")
+        self.registry.register(self.requests)
         self.failures = counter(
             "nmt_request_failures_total", "Requests not answered as asked, by cause.", "reason"
         )
@@ -193,14 +193,14 @@ class Metrics:
         )
         self.reloads = counter(
             "nmt_reloads_total",
-            "Times the catalogue was compared with the bundle directory, by what came of it.",
+            "Reloads of the bundle directory, by outcome.",
             "outcome",
         )
         for outcome in get_args(ReloadOutcome):
             self.reloads.labels(outcome)
         self.reloaded_at = gauge(
             "nmt_reload_success_timestamp_seconds",
-            "When the catalogue was last found or made equal to the bundle directory.",
+            "Time at which the catalogue was last found or made equal to the bundle directory.",
         )
         self.bundles_failed = gauge(
             "nmt_bundles_failed", "Bundles that were found and could not be loaded."
@@ -227,7 +227,7 @@ class Metrics:
 
     def request_accepted(self) -> None:
         """Count a received request. ``request_finished`` must follow in every case."""
-        self.books.accept()
+        self.requests.accept()
 
     def request_finished(
         self, route: str, model: str, outcome: Outcome, seconds: float, trace_id: str | None = None
@@ -236,7 +236,7 @@ class Metrics:
 
         ``trace_id`` of a sampled trace becomes the exemplar of the duration.
         """
-        self.books.finish(route, model, outcome)
+        self.requests.finish(route, model, outcome)
         exemplar = None if trace_id is None else {"trace_id": trace_id}
         self.request_seconds.labels(route).observe(seconds, exemplar)
 

@@ -238,7 +238,7 @@ class ModelObserver:
         self._length_ratio.observe(finished.target_tokens / finished.source_tokens)
 
     def _use(self, now: Iteration) -> None:
-        """Add the changes of the waiting line and of the cache since the previous iteration."""
+        """Add the changes of the waiting queue and of the cache since the previous iteration."""
         before, self._before = self._before, now
         self._waiting.inc(now.waiting_sentences - before.waiting_sentences)
         self._queue_tokens.inc(now.waiting_tokens - before.waiting_tokens)

@@ -49,8 +49,8 @@ from service.ray.shards import (
     names_of,
     sweep,
     undone,
+    write_atomically,
 )
-from service.ray.shards import written as appearing
 from service.server.process import prepare_process, spare_what_stays
 from service.settings import InvalidSetting, Settings
 from service.text.errors import TranslationError
@@ -135,7 +135,7 @@ async def _translate_parquet(translator: LocalTranslator, work: Work, shard: Sha
     )
     rows = unfit = cut_ = 0
     first = ""
-    with parquet.ParquetFile(shard.source) as file, appearing(Path(shard.part)) as part:
+    with parquet.ParquetFile(shard.source) as file, write_atomically(Path(shard.part)) as part:
         schema = file.schema_arrow
         if work.column not in schema.names or work.into in schema.names:
             raise CorpusError(

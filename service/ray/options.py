@@ -18,7 +18,7 @@ _CPUS: dict[Device, int] = {"cpu": 2, "cuda": 2}
 """Default CPUs of a replica. With a GPU: one for the engine thread, one for the event loop."""
 
 _LEAST_TOKENS = 2
-"""Of the shortest sentence: one piece and the end-of-sentence token."""
+"""Tokens of the shortest sentence: one piece and the end-of-sentence token."""
 
 _CLOSING_SECONDS = 5
 """Time for a replica to close its models and files after its last request."""
@@ -39,7 +39,8 @@ class InvalidArgument(Exception):
 
 
 class Arguments(BaseModel):
-    """Of one Ray Serve application. Everything else is set by DRAGOMAN_* variables of the nodes."""
+    """Arguments of one Ray Serve application. Other settings are DRAGOMAN_* variables of the
+    nodes."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -108,7 +109,8 @@ class DeploymentPlan:
     cpus: float
     target_requests: int
     most_requests: int
-    """Above the service's own limit, so that the service refuses excess requests, not Ray."""
+    """Limit of requests in Ray, above the service's own, so that the service refuses excess
+    requests."""
     shutdown_seconds: float
     metrics_ports: range
     overrides: dict[str, Any]

@@ -19,7 +19,7 @@ from service.bulk.reading import BadLine, BlockSize, blocks, in_thread
 from service.bulk.rows import Format, Row
 from service.bulk.source import BadSource, Source
 from service.bulk.translating import BlockFailed, BlockTranslator
-from service.ray.shards import CorpusError, Shard, bounds, first_line, written
+from service.ray.shards import CorpusError, Shard, bounds, first_line, write_atomically
 from service.text.types import LanguagePair
 from service.translation.decoding import NO_OVERRIDES
 from service.translation.local_translator import LocalTranslator
@@ -83,7 +83,7 @@ async def translate_lines(
     try:
         with (
             closing(Source(shard.source, begin=begin, end=end)) as source,
-            written(Path(shard.part)) as part,
+            write_atomically(Path(shard.part)) as part,
         ):
             progress = await translate_blocks(
                 in_thread(blocks(source, rows, _BLOCK)),

@@ -63,7 +63,7 @@ class CorpusPlan:
             return
         if any(output.iterdir()):
             raise CorpusError(f"{output} is not empty and holds no {_PLAN}; choose another one")
-        with written(path) as file:
+        with write_atomically(path) as file:
             file.write(json.dumps(plan, indent=1).encode())
 
 
@@ -131,7 +131,7 @@ def _line(shard: Shard, file: BinaryIO) -> bytes:
 
 
 @contextmanager
-def written(path: Path) -> Iterator[BinaryIO]:
+def write_atomically(path: Path) -> Iterator[BinaryIO]:
     """Write a file atomically: it is synced to disk, then renamed to ``path``."""
     path.parent.mkdir(parents=True, exist_ok=True)
     # If Ray restarts an actor that still runs, both write the same part: use separate names.

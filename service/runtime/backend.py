@@ -168,12 +168,12 @@ class Launch:
 
     slots: NDArray[np.int64]
     rows: int
-    """Of all their beams."""
+    """Rows of all beams of these sentences."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """What the launch before the last one has ranked, by slot. Valid until the next launch.
+    """Best candidates of the launch before the last one, by slot. Valid until the next launch.
 
     Axis R has the ``2 * rows_per_slot`` best candidates of a sentence, best first. What the device
     has ranked for slots that were not launched means nothing.
@@ -188,7 +188,7 @@ class Ranked:
 
 
 class BeamBackend(Protocol):
-    """As ``Backend``, but the state of each beam search stays on the device.
+    """A ``Backend`` that keeps the state of each beam search on the device.
 
     A slot is free as soon as its sentence is not launched again. A launch returns what the launch
     before it has ranked, so that the device computes while the host reads.

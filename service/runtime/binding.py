@@ -95,7 +95,8 @@ class Ancestry:
             self._visible_BKW.view(np.uint8), axis=-1, count=bias_BKC.shape[-1], bitorder="little"
         )
         visible ^= 1
-        # As integers, because arithmetic in fp16 is forty times slower on a CPU.
+        # The bias is written as integers, because arithmetic in fp16 is forty times slower on a
+        # CPU.
         integer = np.dtype(f"u{bias_BKC.itemsize}")
         bits = bias_BKC.dtype.type(hidden).view(integer)
         np.multiply(visible, bits, out=bias_BKC.view(integer))
@@ -237,7 +238,7 @@ class StepBinding:
     def _lay_out(self, own: Pool, cross: Pool, num_candidates: int) -> None:
         sentences, rows = shape = self._shape
         given = Layout()
-        # What changes with the sentences only is first, and most steps do not copy it.
+        # Inputs that change with the sentences only are first, and most steps do not copy them.
         given.add("cross_bias", (sentences, 1, rows, cross.length), own.element)
         self._each_step = given.end
         given.add("token_ids", shape, np.int32)
@@ -374,7 +375,7 @@ class StepBinding:
 
     def _bind_attention(self) -> None:
         offset, shape, dtype = self._found.places["source_attention"]
-        # In fp16 the graph has no branches and always computes it.
+        # In fp16, the graph has no branches and always computes the attention.
         computed = self._element == np.float16 or bool(self._on_host["attention_wanted"])
         self._bind_output("source_attention", offset, shape if computed else (0, 0, 0), dtype)
 

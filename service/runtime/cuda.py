@@ -61,7 +61,8 @@ class CudaMemory:
     encodes_into_slots = True
 
     def __init__(self, device_id: int, runtime: Any = None, *, capture: bool = False) -> None:
-        """With ``capture``, a step in fp16 is one launch of a CUDA graph once its shape has run."""
+        """Load the CUDA runtime. If ``capture``, a step in fp16 is one launch of a CUDA graph once
+        its shape has run."""
         self.device_id = device_id
         self.captures = capture
         self._graphs: dict[tuple[int, ...], onnxruntime.RunOptions] = {}

@@ -17,7 +17,7 @@ from service.runtime.memory import HostPool, Memory, Pool
 from service.runtime.sessions import GraphSessions
 
 _FEW_TOKENS = 128
-"""Below this batch size, encoding time hardly depends on the number of tokens."""
+"""Batch size in tokens below which encoding time hardly depends on the number of tokens."""
 _PADDING = 1.2
 """Largest ratio of the longest to the shortest source in one encoder batch above that size."""
 

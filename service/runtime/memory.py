@@ -41,7 +41,7 @@ class Exchange:
         self.address = 0
         """The device's address of the block."""
         self.holder: object = None
-        """Whose arrays are in the block; ``None`` after an allocation."""
+        """Object whose arrays are in the block; ``None`` after an allocation."""
 
     def reserve(self, size: int) -> None:
         """Allocate a larger block if ``size`` bytes do not fit. Its content is lost."""
@@ -92,7 +92,7 @@ class Memory(Protocol):
     stream: int
     """The CUDA stream of sessions that use the memory; 0 for none."""
     run_options: onnxruntime.RunOptions | None
-    """For every run of a session that uses the memory."""
+    """Options of every run of a session that uses the memory."""
     captures: bool
     """Whether steps are captured into CUDA graphs and replayed."""
     self_bucket: int
@@ -121,7 +121,7 @@ class Memory(Protocol):
         """The number of slots in the batch of a step, the used ones first."""
 
     def graph_options(self, shape: tuple[int, ...]) -> onnxruntime.RunOptions | None:
-        """For a run whose shapes and addresses ``shape`` tells apart from others."""
+        """Options of a run; ``shape`` tells its shapes and addresses from those of other runs."""
 
     def wait(self) -> None:
         """Wait for the end of all copies and runs. Raises the errors of the device."""

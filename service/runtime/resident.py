@@ -92,10 +92,10 @@ class ResidentBackend:
         self._launched_P = np.zeros(slots, np.bool_)
         """Slots of the last launch whose sentences are still there."""
         self._lengths_P = np.zeros(slots, np.int64)
-        """Of each source."""
+        """Length of each source."""
         self._positions_P = np.zeros(slots, np.int64)
         self._highest_P = np.full(slots, -1)
-        """Of the entries that each sentence has used, as far as records have been read."""
+        """Highest cache entry that each sentence has used, as far as records have been read."""
         self._members: dict[str, NDArray[Any]] = {
             "row_bias": np.zeros((slots, rows), np.float32),
             "powers": np.zeros((slots, 2 * rows, 1), np.float32),
@@ -218,7 +218,7 @@ class ResidentBackend:
         return self._budget.use
 
     def _membership(self, beam: Beam) -> dict[str, NDArray[Any]]:
-        """What the graph gets for a sentence with this beam."""
+        """Inputs of the graph for a sentence with this beam."""
         if beam not in self._memberships:
             ranks = np.arange(2 * self.limits.rows_per_slot)
             bars = np.zeros(self._members["bars"].shape[1:], self._element)
@@ -228,7 +228,7 @@ class ResidentBackend:
             self._memberships[beam] = {
                 "row_bias": np.where(ranks[: len(ranks) // 2] < beam.rows, 0, DEAD),
                 "powers": np.where(ranks < 2 * beam.rows, 2.0**ranks, 0)[:, None],
-                # Where the table of this width begins: behind those of 4^1, 4^2, … lines.
+                # The table of this width begins behind those of 4^1, 4^2, … lines.
                 "first_lines": np.array((4**beam.rows - 4) // 3),
                 "min_lengths": np.array(beam.min_length),
                 "early_bars": early_bars,

@@ -89,7 +89,7 @@ def usable_gpus() -> list[Gpu]:
 
 
 def chosen_gpus(wanted: str) -> list[Gpu]:
-    """Of the usable GPUs ``all``, or those of the numbers in ``wanted``, separated by commas.
+    """The usable GPUs: ``all``, or those with the numbers in ``wanted``, separated by commas.
 
     Raises ``DeviceUnavailable`` if there is none, or if a number names no usable GPU.
     """
@@ -153,7 +153,8 @@ def open_session(
     options.log_severity_level = 3
     # Idle threads of one session must not spin on the cores that another one needs.
     options.add_session_config_entry("session.force_spinning_stop", "1")
-    # In memory, because a file that is memory-mapped may be changed or truncated by others.
+    # The weights are read into memory, because a file that is memory-mapped may be changed or
+    # truncated by other programs.
     stored = bundle.read(weights)
     options.add_external_initializers_from_files_in_memory([weights], [stored], [len(stored)])
     # A graph may read no other file. Relative names would otherwise be of the working directory.
@@ -228,7 +229,7 @@ class GraphSessions:
         self._choice = Choice(variant)
 
     def of(self, rows: int) -> tuple[Variant, onnxruntime.InferenceSession]:
-        """What a run with so many rows uses."""
+        """The variant and the session for a run with this many rows."""
         variant = self._choice.of(rows)
         return variant, self._sessions[variant]
 
@@ -264,9 +265,9 @@ def _providers(
         return ["CPUExecutionProvider"]
     settings: dict[str, Any] = {
         "device_id": device_id,
-        # By default the arena doubles at each extension and never shrinks.
+        # By default, the arena doubles at each extension and never shrinks.
         "arena_extend_strategy": "kSameAsRequested",
-        # By default cuDNN builds and caches a plan for each batch size, which takes up to 200 ms.
+        # By default, cuDNN builds and caches a plan for each batch size, which takes up to 200 ms.
         "sdpa_kernel": attention,
     }
     if stream:

@@ -19,7 +19,7 @@ NEAR = 1.05
 @dataclass(frozen=True, slots=True)
 class Variant:
     threads: int
-    """Of one run; 0 is one for each core."""
+    """Threads of one run; 0 is one for each core."""
     unsigned: bool = False
     """Whether int8 weights are shifted to unsigned numbers, which have other kernels on x86-64."""
 
@@ -75,10 +75,10 @@ def fastest(usual: Variant, seconds: Mapping[int, Mapping[Variant, float]]) -> C
         preferred = [usual, *(variant for _, variant in reversed(chosen))]
         fast = min(seconds[rows], key=lambda variant: seconds[rows][variant])
         chosen.append((rows, next((each for each in preferred if each in near), fast)))
-    return _joined(chosen) if chosen else Choice(usual)
+    return _join(chosen) if chosen else Choice(usual)
 
 
-def _joined(chosen: Iterable[tuple[int, Variant]]) -> Choice:
+def _join(chosen: Iterable[tuple[int, Variant]]) -> Choice:
     rows = list(chosen)
     changes = [
         (math.isqrt(here * there), variant)

@@ -29,7 +29,7 @@ _TOO_MANY = (
 
 _CONTINUE = b"HTTP/1.1 100 Continue"
 _MOST_HEAD_BYTES = 1 << 16
-"""Of a request's head, and of what is neither head nor content of a body."""
+"""Maximum bytes of a request head, and of chunk framing and trailers."""
 _FREE_PIECES = 4_000
 _LEAST_BYTES = 16
 """A body may come in ``_FREE_PIECES`` pieces of any size, and in more of 16 bytes on average. Each
@@ -128,7 +128,7 @@ class PatientProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._waiting: asyncio.TimerHandle | None = None
         self._active = self.loop.time()
-        """When the client last sent a byte, or was seen to have taken one of an answer."""
+        """Time at which the client last sent a byte, or was seen to have taken one of an answer."""
         self._unread = 0
         """Bytes that the client had not taken when that was last checked."""
         self._check_later()

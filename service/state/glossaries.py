@@ -30,13 +30,13 @@ LONGEST_NAME_BYTES = 1024
 @dataclass(frozen=True, slots=True)
 class GlossaryLimits:
     glossaries: int = 1000
-    """For one owner."""
+    """Glossaries of one owner."""
     dictionaries: int = 100
-    """In one glossary."""
+    """Dictionaries in one glossary."""
     entries: int = 20_000
-    """In one dictionary."""
+    """Entries in one dictionary."""
     characters: int = 4_000_000
-    """Of all entries of one dictionary. A request reads up to five dictionaries."""
+    """Characters of all entries of one dictionary. A request reads up to five dictionaries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Glossary:
     created: datetime
     owner: str | None
     dictionaries: tuple[Dictionary, ...]
-    """In the order they were made; ``GlossaryStore.terms`` reads their entries."""
+    """Dictionaries in the order they were made; ``GlossaryStore.terms`` reads their entries."""
 
     def dictionary(self, pair: LanguagePair) -> Dictionary:
         """Raises ``DictionaryNotFound``."""
@@ -75,7 +75,7 @@ class GlossaryStore:
     ) -> Glossary:
         """Store a new glossary; raises ``InvalidGlossary`` or ``TooManyGlossaries``."""
         checked = {
-            # In a thread, as a dictionary may have thousands of entries.
+            # The check runs in a thread, because a dictionary may have thousands of entries.
             pair: await asyncio.to_thread(self._checked, pair, terms)
             for pair, terms in dictionaries.items()
         }

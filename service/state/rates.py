@@ -16,7 +16,7 @@ from service.state.errors import RateLimited
 
 _WINDOW_SECONDS = 60.0
 _MOST_CALLERS = 10_000
-"""Above this number, the least recently admitted callers are evicted."""
+"""Number of remembered callers, above which the least recently admitted ones are evicted."""
 
 
 class RateLimits:

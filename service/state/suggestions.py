@@ -15,7 +15,7 @@ from service.text.types import LanguagePair
 @dataclass(frozen=True, slots=True)
 class SuggestionLimits:
     characters: int = 10_000
-    """In a text, or in its suggested translation."""
+    """Characters of a text, or of its suggested translation."""
     suggestions: int = 100_000
 
 

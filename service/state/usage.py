@@ -142,13 +142,13 @@ class UsageLedger:
                 totals = await self._database.write(
                     lambda connection: [_add(connection, *used) for used in sums.items()]
                 )
-                self._written(sums, totals)
+                self._note_written(sums, totals)
             this_month = _month(self._now())
             for key, account in list(self._accounts.items()):
                 if key[1] != this_month and not account.pending and not account.reserved:
                     del self._accounts[key]
 
-    def _written(self, sums: dict[_Key, Amount], totals: Sequence[Amount]) -> None:
+    def _note_written(self, sums: dict[_Key, Amount], totals: Sequence[Amount]) -> None:
         for (key, amount), total in zip(sums.items(), totals, strict=True):
             account = self._accounts[key]
             account.pending -= amount

@@ -38,7 +38,7 @@ async def shown_ready(client: httpx.AsyncClient) -> float:
 
 
 async def refused_readiness(client: httpx.AsyncClient) -> dict[str, Any]:
-    """What says why the service is not ready."""
+    """The readiness answer of a service that is not ready, with its reasons."""
     response = await client.get("/readyz")
     assert response.status_code == 503
     assert await shown_ready(client) == 0

@@ -326,7 +326,7 @@ def test_cells_stay_below_the_labels_on_a_phone(visitor: Any) -> None:
             const scroller = document.querySelector(".heat-scroll");
             scroller.scrollLeft = 40;
             const boxOf = (selector) => document.querySelector(selector).getBoundingClientRect();
-            // Below the words, which stay at the top.
+            // The pointer is below the words, which stay at the top.
             window.scrollBy(0, boxOf(".heat-field").top - 600);
             const [box, label] = [boxOf(".heat-scroll"), boxOf(".heat-rows")];
             const y = boxOf(".heat-field").top + 5;

@@ -216,7 +216,7 @@ class Container:
         return self.run(*self.image.check).returncode
 
     def stop(self) -> int:
-        """Like ``docker stop``; returns the exit code."""
+        """Stop the container as ``docker stop`` does; returns the exit code."""
         os.kill(self.init, getattr(signal, self.image.config["StopSignal"]))
         return self.process.wait(timeout=60)
 

@@ -99,7 +99,7 @@ async def test_a_document_over_the_memory_limit_is_refused_and_the_next_is_read(
 
 async def test_a_document_with_too_much_text_is_refused() -> None:
     async with reading() as reader:
-        with pytest.raises(BrokenDocument, match=f"more than {MOST_BYTES_OF_TEXTS >> 20} mega"):
+        with pytest.raises(BrokenDocument, match=f"more than {MOST_BYTES_OF_TEXTS >> 20} MB"):
             await reader.read("a.txt", b"word " * (MOST_BYTES_OF_TEXTS // 5 + 1_000))
 
 

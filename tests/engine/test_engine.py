@@ -282,23 +282,23 @@ def test_every_call_has_one_outcome(
         return Counter(type(outcome).__name__ for outcome in outcomes)
 
     outcomes = asyncio.run(run_all())
-    books = scheduler.books
+    counts = scheduler.outcomes
     scheduler.check_integrity()
-    assert books.accepted == books.finished + books.failed + books.cancelled
+    assert counts.accepted == counts.finished + counts.failed + counts.cancelled
     assert outcomes.total() == len(fates)
     assert outcomes["SentenceTooLong"] <= fates.count("too long")
     # A call may be cancelled after its sentence has already finished or failed.
-    assert outcomes["Decoded"] <= books.finished <= outcomes["Decoded"] + fates.count("cancel")
-    assert outcomes["BackendFailed"] <= books.failed
+    assert outcomes["Decoded"] <= counts.finished <= outcomes["Decoded"] + fates.count("cancel")
+    assert outcomes["BackendFailed"] <= counts.failed
 
     assert observer.running == 0
     assert observer.line == (0, 0)
     assert observer.joined_sentences == observer.departures.total()
-    assert observer.departures["finished"] == books.finished
-    assert observer.finish_reasons.total() == books.finished
-    # Sentences aborted in the waiting line were never in the batch.
-    assert observer.departures["failed"] <= books.failed
-    assert observer.departures["cancelled"] <= books.cancelled
+    assert observer.departures["finished"] == counts.finished
+    assert observer.finish_reasons.total() == counts.finished
+    # Sentences aborted in the waiting queue were never in the batch.
+    assert observer.departures["failed"] <= counts.failed
+    assert observer.departures["cancelled"] <= counts.cancelled
 
 
 class Narrow(ScriptedBackend):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.engine.waiting import FairQueue
+from service.engine.waiting_queue import FairQueue
 
 
 @dataclass(frozen=True)

@@ -77,8 +77,8 @@ def test_no_slot_and_no_sentence_is_lost(actions: list[str], rng: random.Random)
 
     while scheduler.has_work:
         step(scheduler, backend)
-    books = scheduler.books
-    assert added == books.accepted == books.finished + books.failed + books.cancelled
+    outcomes = scheduler.outcomes
+    assert added == outcomes.accepted == outcomes.finished + outcomes.failed + outcomes.cancelled
 
 
 def test_padded_tokens_of_one_encode_stay_within_the_bound() -> None:
@@ -163,7 +163,7 @@ def test_a_sentence_longer_than_the_source_limit_is_refused() -> None:
     with pytest.raises(SentenceTooLong, match="9 tokens; the model reads at most 8"):
         scheduler.add(Sequence(0, (3,) * 9, DecodingOptions()))
     assert not scheduler.has_work
-    assert scheduler.books.accepted == 0
+    assert scheduler.outcomes.accepted == 0
 
 
 def test_max_decoding_length_is_reduced_to_the_models_limit() -> None:

@@ -22,7 +22,7 @@ def random_model(source: tuple[int, ...], prefix: tuple[int, ...]) -> FloatArray
 
 
 def undecided_model(source: tuple[int, ...], prefix: tuple[int, ...]) -> FloatArray:
-    """Like ``random_model``, but rounded so that equal sums are frequent."""
+    """The distribution of ``random_model``, rounded so that equal sums are frequent."""
     return np.round(random_model(source, prefix)).astype(np.float32)
 
 

@@ -170,7 +170,7 @@ async def test_lost_device_comes_back_by_an_explicit_reload_only() -> None:
 
 
 class WithResident(TwoDevices):
-    """On its GPU, a second backend has the beam searches; here both are on the CPU, in fp32."""
+    """Two devices, the GPU with a second backend for beam searches. Here both are CPUs in fp32."""
 
     def __init__(self, bundle: Bundle, *, examples: bool = True) -> None:
         self.bundle, self.metrics = bundle, Metrics()

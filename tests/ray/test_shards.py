@@ -19,7 +19,7 @@ from service.ray.shards import (
     names_of,
     sweep,
     undone,
-    written,
+    write_atomically,
 )
 
 PLAN = CorpusPlan({"source": "de", "shard_bytes": 10}, {"a.txt": (3, 5)})
@@ -105,11 +105,11 @@ def test_unrelated_output_directory_is_refused_and_unchanged(tmp_path: Path) -> 
 
 def test_a_part_appears_complete_or_not_at_all(tmp_path: Path) -> None:
     path = tmp_path / "a.txt" / "part-00000.txt"
-    with pytest.raises(RuntimeError), written(path) as file:
+    with pytest.raises(RuntimeError), write_atomically(path) as file:
         file.write(b"half")
         raise RuntimeError
     assert list(path.parent.iterdir()) == []
-    with written(path) as file:
+    with write_atomically(path) as file:
         file.write(b"whole")
         assert not path.exists()
     assert path.read_bytes() == b"whole"
@@ -117,7 +117,7 @@ def test_a_part_appears_complete_or_not_at_all(tmp_path: Path) -> None:
 
 def test_existing_parts_are_skipped(tmp_path: Path) -> None:
     shards = list(cut("a.txt", Path("a.txt"), tmp_path, 10, 30))
-    with written(Path(shards[1].part)):
+    with write_atomically(Path(shards[1].part)):
         pass
     assert undone(shards) == [shards[0], shards[2]]
 

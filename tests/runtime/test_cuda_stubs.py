@@ -20,9 +20,9 @@ LAUNCHES_OF_A_STEP = 80
 """Kernels and cuBLAS calls of the committed bundle, which has two decoder layers. A step of the
 base network, of six layers, has 172."""
 LAUNCHES_OF_A_RESIDENT_STEP = 94
-"""With the whole beam search. The base network has 182."""
+"""Launches of a step with the whole beam search. The base network has 182."""
 LAUNCHES_OF_AN_ADMISSION = 162
-"""With the writes to four arrays of each pool."""
+"""Launches of an admission with its writes to four arrays of each pool."""
 MOST_CALLS_OF_AN_ENCODE = 24
 
 pytestmark = pytest.mark.skipif(
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.skipif(
 
 
 def run(module: str, *arguments: str, **host: str) -> str:
-    """What a module prints on the stubs, of which ``host`` are environment variables."""
+    """The output of a module that runs on the stubs; ``host`` are environment variables."""
     environment = os.environ | {
         "LD_LIBRARY_PATH": str(STUBS / "lib"),
         "PYTHONPATH": f"{STUBS / 'site'}:{ROOT}",
@@ -77,7 +77,7 @@ def test_dequantised_weights_are_computed_when_the_graph_is_opened(
     observed: dict[str, Any],
 ) -> None:
     assert "Max" not in observed["placement"]["step"]["CUDA"]
-    # Of the inputs and of the logits.
+    # The casts are those of the inputs and of the logits.
     assert observed["placement"]["step"]["CUDA"].count("Cast") == 2
 
 

@@ -153,7 +153,7 @@ def requests(count: int) -> Iterator[tuple[tuple[int, ...], DecodingOptions]]:
 def decoded(
     bundle: Bundle, precision: Precision, choice: Choice | None, slots: int = 8
 ) -> list[tuple[Hypothesis, ...]]:
-    """What an engine decodes whose backend runs by ``choice``."""
+    """Hypotheses of an engine whose backend runs by ``choice``."""
     backend = OnnxBackend.load(
         bundle,
         precision,

@@ -31,7 +31,7 @@ _X = ByteTokenizer().encode("x")[0]
 
 
 def directed(source: tuple[int, ...], prefix: tuple[int, ...]) -> FloatArray:
-    """Without the right tags, the output is an endless series of ``x``."""
+    """Model that reads languages from tags; without them, it writes an endless series of ``x``."""
     tag, text = source[0], source[1:]
     if tag == LOUD:
         return shouting(text, prefix)

@@ -187,6 +187,6 @@ def use_hub(monkeypatch: pytest.MonkeyPatch, address: str) -> None:
     monkeypatch.setattr(constants, "ENDPOINT", address)
     template = f"{address}/{{repo_id}}/resolve/{{revision}}/{{filename}}"
     monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
-    # What is received of a chunk is lost with the connection; files of tests are small.
+    # Chunks are small like the files of tests: an incomplete chunk is lost with the connection.
     monkeypatch.setattr(constants, "DOWNLOAD_CHUNK_SIZE", 1 << 14)
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)

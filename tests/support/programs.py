@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
-"""Of the repository."""
+"""The root directory of the repository."""
 
 
 def output_of(program: str, *arguments: str, cwd: Path = ROOT, **options: Any) -> str:
-    """What a program prints that must end without an error; its errors are shown otherwise."""
+    """Standard output of a program that must succeed; its errors are shown otherwise."""
     command = [program, *arguments]
     ended = subprocess.run(command, cwd=cwd, capture_output=True, text=True, **options)
     assert ended.returncode == 0, ended.stdout + ended.stderr
@@ -21,7 +21,7 @@ def output_of(program: str, *arguments: str, cwd: Path = ROOT, **options: Any) -
 
 
 def python(*arguments: str, **options: Any) -> str:
-    """What the interpreter of the tests prints for arguments."""
+    """Standard output of the tests' interpreter with arguments."""
     return output_of(sys.executable, *arguments, **options)
 
 

@@ -39,7 +39,7 @@ def main() -> None:
 
     from service.ray.deployment import app
 
-    # In the order of ``serve run``, which accepts neither port nor size.
+    # The calls are in the order of ``serve run``, which accepts neither port nor size.
     application = app(arguments)
     start_ray(num_cpus=2)
     serve.start(http_options={"host": "127.0.0.1", "port": options.port})

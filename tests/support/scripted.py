@@ -47,7 +47,7 @@ class ScriptedBackend:
         self.attention = attention
         self.sources: list[tuple[int, ...]] = []
         self.prefixes: list[dict[int, tuple[int, ...]]] = []
-        """By slot, then by row."""
+        """Prefix of each row, by slot and row."""
         self.encode_sizes: list[int] = []
         """Sentences of each encode so far."""
         self.batch_sizes: list[int] = []

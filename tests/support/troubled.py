@@ -25,7 +25,7 @@ class Trouble:
     memory_rate: float = 0.0
     """Share of encodes and of steps that run out of memory."""
     only_while: Path | None = None
-    """If given, failures occur only while this file exists."""
+    """File that must exist for failures to occur; ``None`` lets them occur at any time."""
 
     @staticmethod
     def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -17,7 +17,7 @@ async def until(holds: Callable[[], object], pause: float = 0.001) -> None:
 
 
 def wait_until(holds: Callable[[], object], pause: float = 0.02) -> None:
-    """Like ``until``, for a thread without an event loop."""
+    """Wait until a condition holds, in a thread without an event loop."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while not holds():
         assert time.monotonic() < deadline, "the condition does not come to hold"

@@ -70,7 +70,7 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def load(bundle: Path) -> Iterator[Load]:
-    # Without recent results, so that every sentence is decoded.
+    # The result cache is off, so that every sentence is decoded.
     settings = {"RESULT_MEGABYTES": "0", "RELOAD_SECONDS": "0", "ADMIN_KEY": "admin"}
     with serving(bundle.parent, **settings) as (url, _):
         load = Load(url)

@@ -72,7 +72,7 @@ class Watched:
     server: Server
     prometheus: PrometheusClient
     exposed: str
-    """In Prometheus's text format."""
+    """The metrics in Prometheus's text format."""
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from training.data.generated import generate
 pytestmark = pytest.mark.slow
 
 STEPS = 1_000
-"""Of the 2,500 of the recipe; they suffice for 98.8 % of the test set."""
+"""Steps of training, of the recipe's 2,500; they suffice for 98.8 % of the test set."""
 SOLVED = 0.95
 """Share of right answers of a network that has learned the problem."""
 

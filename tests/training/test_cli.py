@@ -97,7 +97,7 @@ def test_every_hop_can_be_taken_alone(
 
 
 def one_line(capsys: pytest.CaptureFixture[str]) -> str:
-    """What a hop printed."""
+    """The only line that a hop printed."""
     (line,) = capsys.readouterr().out.splitlines()
     return line
 

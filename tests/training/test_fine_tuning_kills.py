@@ -40,7 +40,7 @@ MOMENTS: dict[str, tuple[object, str, int]] = {
     "publishing": (bundles, "_publish", 1),
     "published": (report, "perform", 1),
 }
-"""For each moment the function that is not entered any more, and on which call."""
+"""Function and number of its call that is not entered, by the moment of the kill."""
 
 
 def fine_tune(directory: Path, moment: str | None = None) -> None:

@@ -212,7 +212,7 @@ def test_all_other_recipes_can_be_trained(
 
 
 def _kind(name: str) -> str:
-    """What a reduced recipe has in common with those that differ in words and rates alone."""
+    """Key that is equal for reduced recipes that differ in words and rates alone."""
     return json.dumps(_without_words_and_rates(small(recipe_named(name), "some").to_dict()))
 
 

@@ -65,7 +65,7 @@ class Served:
     client: httpx.AsyncClient
 
     async def answer(self, sent: Sent) -> tuple[object, ...]:
-        """What has to be the same of an answer."""
+        """The parts of an answer that must be equal on both paths."""
         response = await self.client.post(sent.path, headers=sent.headers, content=sent.body)
         headers = {name: value for name, value in response.headers.items()}
         shown = {name: headers[name] for name in headers.keys() - VARYING_HEADERS}

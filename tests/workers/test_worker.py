@@ -28,7 +28,7 @@ from tests.support.shouting import put_bundle
 PLAIN = {"q": ["ein wort. noch eins.", "zwei"], "source": "de", "target": "en"}
 
 WAIT_SECONDS = 10.0
-"""Time after which a test that has failed lets its threads end."""
+"""Seconds after which a test that has failed lets its threads end."""
 
 
 @pytest.fixture

@@ -41,7 +41,7 @@ def add_recipe_command(commands: Commands, command: ModuleType) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What a command about a recipe is performed on."""
+    """A recipe, its run directory, and the options of the command that is performed on them."""
 
     recipe: Recipe
     run: RunDirectory
@@ -145,7 +145,7 @@ def recipe_of(options: argparse.Namespace) -> Recipe:
 
 
 def job_of(options: argparse.Namespace) -> Job:
-    """What the options of ``add_recipe_command`` describe; raises as ``recipe_of``."""
+    """Recipe and run that the options of ``add_recipe_command`` name; raises as ``recipe_of``."""
     from training.run_directory import RunDirectory
 
     recipe = recipe_of(options)

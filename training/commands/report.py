@@ -47,12 +47,18 @@ def add_to(commands: Commands) -> None:
 def perform(options: argparse.Namespace) -> None:
     from models.bundle.bundle import Bundle
     from training.data.translate import find_translator
-    from training.evaluation.bundles import Translating, asked, facts_of, labels, sections
+    from training.evaluation.bundles import (
+        Translating,
+        directions_among,
+        facts_of,
+        labels,
+        sections,
+    )
     from training.evaluation.report import publish
 
     page: Path = options.output
     bundles = [Bundle.open(find_translator(name, options.bundles)) for name in options.systems]
-    directions = asked(bundles, options.source, options.target)
+    directions = directions_among(bundles, options.source, options.target)
     kept = page.with_suffix(".translations")
     translating = Translating(options.data, kept, options.beam_size, options.threads)
     systems = [facts_of(*each) for each in zip(labels(bundles), bundles, strict=True)]

@@ -21,7 +21,7 @@ from training.data.shards import Shards, Side
 Indices = NDArray[np.int64]
 
 _SHARES = 16
-"""With buckets, the number of real target positions is rounded up to a multiple of 1/16 of all."""
+"""Divisor of the bucket size: real target positions are rounded up to a multiple of 1/16 of all."""
 
 
 @dataclass(frozen=True, slots=True)

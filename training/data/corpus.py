@@ -77,7 +77,7 @@ def find_side(name: str, language: str, directory: Path, origin: str | None = No
 
 
 def translated_side(corpus: Corpus, language: str, translated: Path) -> Path:
-    """Where the hop ``translate`` writes the side made by the corpus's translator."""
+    """Path of the side that the hop ``translate`` makes with the corpus's translator."""
     assert corpus.translator is not None, "only translated corpora have such a side"
     return translated / Path(corpus.translator).name / f"{corpus.name}.{language}.gz"
 

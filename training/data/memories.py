@@ -63,7 +63,7 @@ class Memory:
         self.left_out: Counter[str] = Counter()
         """Units that gave no pair, by reason."""
         self.assumed = ""
-        """What the file does not say and was found from its text."""
+        """Properties that the file does not state and that were found from its text."""
         self._entities: dict[str, str] = {}
         """Text of the entities that an XML file declares."""
 

@@ -52,7 +52,7 @@ class Portion:
 
     batches: tuple[Batch, ...]
     amount: Amount
-    """Of the whole step, over all processes."""
+    """Amount of the whole step, over all processes."""
     begin: Cursor
     end: Cursor
     """Position in the data of the next step."""

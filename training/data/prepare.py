@@ -77,7 +77,7 @@ def is_prepared(recipe: Recipe, run: RunDirectory, data_directory: Path) -> bool
         prepared = Recipe.from_dict(json.loads(run.recipe.read_text(encoding="utf-8")))
         report = json.loads(run.report.read_text(encoding="utf-8"))
     except (FileNotFoundError, ValueError, InvalidRecipe):
-        # Of another version, or damaged: it is made again.
+        # The data is of another version, or damaged, and is made again.
         return False
     # The seed decides which pairs are augmented.
     seed = () if recipe.data.augmentation == Augmentation() else ("seed",)
@@ -139,7 +139,7 @@ def _prepare(
             for i in range(text.corpus.repeat):
                 # Each time through a corpus changes other pairs.
                 augmented = augmenter.augmented(text.read(), f"{text.corpus.label} {i}")
-                for pairs in encoder.encoded(_shown(augmented, f"encoding {text.corpus.label}")):
+                for pairs in encoder.encoded(_track(augmented, f"encoding {text.corpus.label}")):
                     train.append(list(itertools.chain.from_iterable(pairs)))
             domains[text.corpus.domain] += sum(train.tokens) - before
     _require(train.pairs, data.train)
@@ -175,7 +175,7 @@ def _prepare(
 
 @dataclass(frozen=True, slots=True)
 class _CleanText:
-    """What is left of a corpus, as two files of lines."""
+    """Text of a corpus after cleaning, as two files of lines."""
 
     corpus: Corpus
     source: Path
@@ -217,7 +217,7 @@ def _shares(domains: Counter[str], largest: float) -> dict[str, float]:
     return shares
 
 
-def _shown(pairs: Iterable[Pair], title: str) -> Iterable[Pair]:
+def _track(pairs: Iterable[Pair], title: str) -> Iterable[Pair]:
     """The pairs, with a progress bar on a terminal while they are read."""
     return tqdm(
         pairs,
@@ -267,7 +267,7 @@ def _cleaned(
         found = read_pairs(corpus, data.source, data.target, data_directory, run.translated)
         paths = directory / f"{i}.source", directory / f"{i}.target"
         with paths[0].open("wb") as source, paths[1].open("wb") as target:
-            for pair in cleaner.clean(_shown(found, corpus.label)):
+            for pair in cleaner.clean(_track(found, corpus.label)):
                 of_pair = sides_of(pair) if test_sets else set()
                 for test_set in test_sets:
                     test_set.note(of_pair)
@@ -370,7 +370,10 @@ def _require(count: int, corpora: Sequence[Corpus]) -> None:
 
 
 def _bytes_needed(recipe: Recipe, unfinished: RunDirectory) -> int:
-    """About, as far as the text has been read; it lies beside the ids until these are complete."""
+    """Estimated size of the prepared data, as far as the text has been read.
+
+    The text lies beside the ids until these are complete.
+    """
     copies = max(corpus.repeat for corpus in recipe.data.train) * len(recipe.data.directions)
     text = sum(path.stat().st_size for path in (unfinished.path / "text").glob("*"))
     return round(text * (1 + BYTES_OF_IDS * copies))

@@ -19,7 +19,7 @@ from training.run_directory import RunDirectory
 logger = logging.getLogger(__name__)
 
 _LARGEST = re.compile(r"Please set it to a value <= (\d+)")
-"""What SentencePiece says of a text that cannot fill the vocabulary."""
+"""Error of SentencePiece for a text that cannot fill the vocabulary."""
 
 SAMPLE = 200_000
 """Pairs that a vocabulary is learned from: SentencePiece holds them all, and more helps little."""

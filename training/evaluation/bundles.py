@@ -59,7 +59,9 @@ class Translating:
         return lines
 
 
-def asked(bundles: Sequence[Bundle], source: str | None, target: str | None) -> list[Pair]:
+def directions_among(
+    bundles: Sequence[Bundle], source: str | None, target: str | None
+) -> list[Pair]:
     """The directions of the report: the named ones, or all that the bundles translate.
 
     Raises ``NothingToTranslate`` if a bundle has none of them.

@@ -53,7 +53,7 @@ def check_conversion(
         memory = reference.source_keys_values(reference.encode(source_ids))
         found_TV = log_softmax(reference.project(reference.decode(memory, target_ids)))
         wanted_TV = expected_TV.cpu().numpy()
-        # Of a masked piece it is some -10,000, where neighbouring floats are 0.001 apart.
+        # The logit of a masked piece is some -10,000, where neighbouring floats are 0.001 apart.
         size_TV = np.maximum(1.0, np.abs(wanted_TV) / 100)
         apart = float((np.abs(found_TV - wanted_TV) / size_TV).max())
         # This form of the comparison also rejects NaN.

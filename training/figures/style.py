@@ -127,7 +127,7 @@ def write(figure: Figure, path: Path) -> None:
     partial.replace(path)
 
 
-def shown(label: str) -> str:
+def with_boxes(label: str) -> str:
     """The label with a box for each character that the font lacks."""
     known = _glyphs()
     return "".join(c if c.isprintable() and ord(c) in known else _NO_GLYPH for c in label)
@@ -182,9 +182,9 @@ def cells_ruled(axes: Axes, rows: int, columns: int, colour: str = "white") -> N
 def pieces_on(axes: Axes, rows: Iterable[str] | None, columns: Iterable[str] | None) -> None:
     """Pieces beside the rows and above the columns of an image; ``None`` omits them."""
     axes.tick_params(length=0, top=False, labeltop=True, labelbottom=False)
-    labels = [shown(piece) for piece in columns or ()]
+    labels = [with_boxes(piece) for piece in columns or ()]
     axes.set_xticks(range(len(labels)), labels, rotation=90)
-    labels = [shown(piece) for piece in rows or ()]
+    labels = [with_boxes(piece) for piece in rows or ()]
     axes.set_yticks(range(len(labels)), labels)
 
 

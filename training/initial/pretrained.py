@@ -113,7 +113,8 @@ class PretrainedBundle:
 
     @property
     def origin(self) -> dict[str, Any]:
-        """What the report of ``prepare`` records, because the bundle may be replaced later."""
+        """Description of the initial bundle in the report of ``prepare``, because the bundle may be
+        replaced later."""
         manifest = self.bundle.manifest
         return {
             "bundle": manifest.name,

@@ -22,7 +22,7 @@ _OF_TRAINING = (
     "feed_forward_dropout",
     "embedding_dropout",
 )
-"""What may differ between two networks that the same weights fit."""
+"""Settings that may differ between two networks that the same weights fit."""
 
 _OF_VOCABULARY = ("source_vocabulary", "target_vocabulary")
 
@@ -69,7 +69,7 @@ def with_pieces_of(
 
 
 def rows_for(new: Tokenizer, old: Tokenizer) -> list[list[int]]:
-    """For each piece of ``new`` the ids of ``old`` whose rows it begins as the mean of.
+    """Ids in ``old`` whose rows have the mean that initialises the row, for each piece of ``new``.
 
     That is the same piece, or those that it is made of, the longest first: fast vocabulary
     transfer (Gee et al., 2022).
@@ -83,7 +83,7 @@ def rows_for(new: Tokenizer, old: Tokenizer) -> list[list[int]]:
 
 
 def _cut(piece: str, ids: dict[str, int], longest: int, unknown: int) -> list[int]:
-    """Into the longest known pieces from left to right."""
+    """Divide a piece into the longest known pieces, from left to right."""
     found, start = [], 0
     while start < len(piece):
         ends = range(min(len(piece), start + longest), start, -1)
@@ -94,7 +94,7 @@ def _cut(piece: str, ids: dict[str, int], longest: int, unknown: int) -> list[in
 
 
 def _means(weight_VW: Tensor, rows: list[list[int]]) -> Tensor:
-    """Also of a bias, which has one number for each piece."""
+    """Mean of the rows of each new piece. Also works for 1-D biases."""
     return torch.stack([weight_VW[ids].mean(0) for ids in rows])
 
 

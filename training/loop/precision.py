@@ -27,7 +27,8 @@ _LENGTH = 32
 _FLOPS = 1e9
 """Floating-point operations of a timed pass: 10 ms of a core with 100 GFLOP/s."""
 _SECONDS, _ROUNDS = 0.5, 5
-"""After two rounds, none begins beyond this time; this number of rounds at most."""
+"""Limits of the measurement: after two rounds, no round begins beyond ``_SECONDS``; at most
+``_ROUNDS`` are run."""
 
 Pass = Callable[[Precision], float]
 """Computes once in a precision; returns the processor seconds that it took."""

@@ -28,8 +28,8 @@ def training_flops(config: TransformerConfig, amount: Amount) -> float:
     width, inner = config.width, config.feed_forward
     square = width * width
     encoder_layer = 4 * square + 2 * width * inner
-    # Per target token: queries and outputs of both attentions, keys and values of self-attention.
-    # Per source token: keys and values of cross-attention.
+    # Queries and outputs of both attentions and keys and values of self-attention count per target
+    # token, keys and values of cross-attention per source token.
     decoder_layer = 6 * square + 2 * width * inner
     source = config.encoder_layers * encoder_layer + config.decoder_layers * 2 * square
     target = config.decoder_layers * decoder_layer + width * config.target_vocabulary

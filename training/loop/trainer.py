@@ -47,16 +47,16 @@ from training.run_directory import RunDirectory
 logger = logging.getLogger(__name__)
 
 _SECONDS_PER_LINE = 60.0
-"""Between two lines about progress in the log."""
+"""Seconds between two lines about progress in the log."""
 
 
 @dataclass(slots=True)
 class Progress:
-    """Where the run stands; saved with every checkpoint."""
+    """Position of the run; saved with every checkpoint."""
 
     step: int = 0
     tokens: int = 0
-    """Of the target."""
+    """Target tokens of all steps so far."""
     best_bleu: float = -1.0
     best_step: int = 0
     validations_without_gain: int = 0
@@ -80,7 +80,8 @@ class Trainer:
         self.execution = Execution() if execution is None else execution
         self.world = World() if world is None else world
         self.bundles = bundles
-        # Before the tokenizers: their absence says that the recipe has not been prepared.
+        # Shards are opened before tokenizers: their absence says that the recipe has not been
+        # prepared.
         train = Shards.open(run.shards("train"))
         _require_prepared_for(recipe, run)
         self.tokenizers = run.tokenizers()
@@ -98,14 +99,14 @@ class Trainer:
             batches, recipe.optimisation.accumulate, self.world.rank, self.world.size
         )
         self.cursor = Cursor()
-        """Where in the data the next step begins; the loader itself may be ahead."""
+        """Position in the data of the next step; the loader itself may be ahead."""
         config = recipe.network.config(
             self.tokenizers.source.vocabulary_size, self.tokenizers.target.vocabulary_size
         )
         if self.world.first:
             recipe = with_precision(recipe, run, config, device)
         self.recipe = self.world.broadcast(recipe)
-        """What checkpoints say was trained, the precision included."""
+        """Recipe that checkpoints record, the precision included."""
         optimisation = self.recipe.optimisation
         self.network = build(config, recipe.seed).to(device)
         self.schedule = schedule_of(recipe)
@@ -114,7 +115,7 @@ class Trainer:
         )
         self.progress = Progress()
         self._next_line = 0.0
-        """When the log gets the next line about progress, where no bar is shown."""
+        """Time of the next line about progress, where no bar is shown."""
         peak = devices.peak_of(device)
         passes = 2 if optimisation.r_drop else 1
         self.meter = Meter(config, None if peak is None else peak * self.world.size, passes)
@@ -173,7 +174,7 @@ class Trainer:
 
     @property
     def speed(self) -> Speed:
-        """Of all steps taken by this process, validation and saving left out."""
+        """Speed over all steps of this process, validation and saving excluded."""
         return self.meter.total()
 
     def train_step(self) -> tuple[float, int, float]:

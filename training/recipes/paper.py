@@ -98,7 +98,7 @@ def paper_base_en_fr() -> Recipe:
 
 
 def paper_big_en_fr() -> Recipe:
-    """With dropout 0.1 instead of 0.3 (section 6.1)."""
+    """The big network with dropout 0.1 instead of 0.3 (section 6.1)."""
     big = paper_big_en_de()
     network = replace(big.network, residual_dropout=0.1, embedding_dropout=0.1)
     return _en_fr(replace(big, network=network), "paper-big-en-fr")

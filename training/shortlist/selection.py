@@ -50,9 +50,9 @@ class Report:
     always: int
     """Number of ids that are always allowed."""
     valid: Coverage
-    """On the validation set's references."""
+    """Coverage of the validation set's references."""
     translations: Coverage | None
-    """On the network's own translations of the test set; ``None`` before ``evaluate``."""
+    """Coverage of the network's own translations of the test set; ``None`` before ``evaluate``."""
 
 
 def make_shortlist(

@@ -108,14 +108,14 @@ def _guessed(content: bytes, language: str) -> str:
     if language:
         usual = next((name for name, codes in _OF_LANGUAGES if language in codes.split()), _LATIN)
         return usual if _can_decode(content, usual) else ""
-    # In Latin scripts few letters are not ASCII, and charset-normalizer takes them for Chinese.
+    # Few letters of Latin scripts are not ASCII, and charset-normalizer takes them for Chinese.
     sample = content[:_GUESSED_FROM]
     foreign = sum(byte >= 0x80 for byte in sample)
     ascii_letters = sum(map(str.isalpha, sample.decode("ascii", "ignore")))
     candidates = _LATIN_CANDIDATES if foreign < ascii_letters else _OTHER_CANDIDATES
     matches = list(charset_normalizer.from_bytes(sample, cp_isolation=list(candidates)))
     names = [match.encoding for match in matches]
-    # Among equally likely encodings, that of Western Europe is the most frequent.
+    # The encoding of Western Europe is the most frequent of equally likely ones.
     for match in matches:
         equal = (match.chaos, match.coherence) == (matches[0].chaos, matches[0].coherence)
         if equal and _LATIN in match.could_be_from_charset:

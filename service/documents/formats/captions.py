@@ -33,7 +33,7 @@ _TAG = re.compile(r"<(/?)([a-z]+)(?:[\s.][^<>]*)?>|<[\d:.]+>|\{\\[^{}]*\}", re.I
 _SENTENCE_END = re.compile(r"[.!?…:;。！？]['\"’”»)\]]*\s*$")  # noqa: RUF001
 _SPEAKER = re.compile(r"\s*(?:[-‐–—]|>>|♪|\w+:\s)")  # noqa: RUF001
 _DASH = re.compile(r"\s*(?:[-‐–—]|>>)\s*(?=\S)")  # noqa: RUF001
-"""What a line of dialogue begins with; it is not translated."""
+"""Marks at the beginning of a line of dialogue, which are not translated."""
 _MUSIC = re.compile("([♪♫♬]+)")
 _WIDTH = 42
 """Usual maximum of characters in a subtitle line."""
@@ -136,7 +136,7 @@ def _place(group: list[tuple[int, str]], *, escaped: bool = False) -> Iterator[P
     fragment = Fragment(_changed(html.unescape, pieces) if escaped else pieces)
     longest = max(len(_TAG.sub("", line)) for line in lines)
 
-    def written(translation: str) -> str:
+    def write(translation: str) -> str:
         pieces = iter(fragment.replaced(translation))
         escaping = _changed(partial(html.escape, quote=False), pieces) if escaped else pieces
         words = words_of(escaping, tags_have_width=False)
@@ -145,7 +145,7 @@ def _place(group: list[tuple[int, str]], *, escaped: bool = False) -> Iterator[P
         return (newline or "\n").join(balanced(words, most))
 
     if (source := fragment.source) is not None:
-        yield Place(start, end, source, written)
+        yield Place(start, end, source, write)
 
 
 def _changed(change: Callable[[str], str], pieces: Iterator[Piece]) -> Iterator[Piece]:

@@ -38,7 +38,7 @@ def _places(text: str) -> Iterator[Place]:
 
 
 def _cuts(text: str, start: int, end: int) -> Iterator[int]:
-    """Where a long line is cut. A word is never cut."""
+    """Yield the places at which a long line is divided. A word is never divided."""
     while end - start > _LONGEST_LINE:
         after = start + _LONGEST_LINE
         ends = [found.end() for found in _SENTENCE_END.finditer(text, start, after)]

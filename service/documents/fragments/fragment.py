@@ -32,7 +32,7 @@ _MARKUP = Markup(
 )
 _TAG = re.compile(r'<(?:(?P<name>[gnwx]) id="(?P<number>\d+)"\s*/?|/g)>')
 _STAND_IN = "XY-"
-"""With a number: what general-de-en copies best of five such words (docs/log.md)."""
+"""Prefix of a placeholder's number. Of five, general-de-en copies it best (docs/log.md)."""
 _NOT_IN_XML = re.compile("([\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff])")
 _REFERENCE = re.compile(r"&(?:#x([0-9A-Fa-f]{1,6})|#([0-9]{1,7})|(amp|lt|gt|quot|apos));")
 _NAMED = MappingProxyType({"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"})
@@ -56,7 +56,7 @@ class Fragment:
     """Pieces in order. Opening and closing tags without counterpart become marks."""
 
     def __init__(self, pieces: Iterable[Piece]) -> None:
-        before, core, after = _trimmed(_joined(_paired(_replaceable([*_expressible(pieces)]))))
+        before, core, after = _trim(_merge_texts(_pair_tags(_replaceable([*_expressible(pieces)]))))
         self._before = before
         self._core = core
         self._after = after
@@ -69,7 +69,7 @@ class Fragment:
             return None
         if all(piece.kind == "text" for piece in self._core):
             return MarkedSource(text)
-        return MarkedSource("".join(map(_written, self._core)), _MARKUP, len(text))
+        return MarkedSource("".join(map(_to_xml, self._core)), _MARKUP, len(text))
 
     def replaced(self, translation: str) -> tuple[Piece, ...]:
         """All pieces, with the text and the order of tags from ``translation``.
@@ -82,8 +82,8 @@ class Fragment:
             if piece.kind == "word":
                 translation = _without_stand_in(translation, piece.number)
         core = tuple(self._read(translation))
-        if sorted(_written(piece) for piece in core if piece.kind != "text") != sorted(
-            _written(piece) for piece in self._core if piece.kind != "text"
+        if sorted(_to_xml(piece) for piece in core if piece.kind != "text") != sorted(
+            _to_xml(piece) for piece in self._core if piece.kind != "text"
         ):
             raise MarkupLost
         return (*self._before, *core, *self._after)
@@ -94,7 +94,7 @@ class Fragment:
         end_of_last = 0
         for tag in _TAG.finditer(translation):
             if tag.start() > end_of_last:
-                yield Piece("text", _unescaped(translation[end_of_last : tag.start()]))
+                yield Piece("text", _unescape(translation[end_of_last : tag.start()]))
             end_of_last = tag.end()
             closes = tag["name"] is None
             if closes and not opened:
@@ -106,7 +106,7 @@ class Fragment:
                 opened.append(number)
             yield tags[number, closes]
         if end_of_last < len(translation):
-            yield Piece("text", _unescaped(translation[end_of_last:]))
+            yield Piece("text", _unescape(translation[end_of_last:]))
 
 
 def _expressible(pieces: Iterable[Piece]) -> Iterator[Piece]:
@@ -126,7 +126,7 @@ def _replaceable(pieces: list[Piece]) -> list[Piece]:
     return pieces
 
 
-def _paired(pieces: list[Piece]) -> list[Piece]:
+def _pair_tags(pieces: list[Piece]) -> list[Piece]:
     """Number the tags, and turn those without counterpart into marks."""
     counterpart: dict[int, int] = {}
     opened: list[int] = []
@@ -152,7 +152,7 @@ def _paired(pieces: list[Piece]) -> list[Piece]:
     return numbered
 
 
-def _joined(pieces: Iterable[Piece]) -> list[Piece]:
+def _merge_texts(pieces: Iterable[Piece]) -> list[Piece]:
     """Merge adjacent texts and drop empty ones."""
     joined: list[Piece] = []
     for piece in pieces:
@@ -163,7 +163,7 @@ def _joined(pieces: Iterable[Piece]) -> list[Piece]:
     return joined
 
 
-def _trimmed(
+def _trim(
     pieces: Iterable[Piece],
 ) -> tuple[tuple[Piece, ...], tuple[Piece, ...], tuple[Piece, ...]]:
     core = deque(pieces)
@@ -191,7 +191,7 @@ def _trimmed(
     return tuple(before), tuple(core), tuple(reversed(after))
 
 
-def _written(piece: Piece) -> str:
+def _to_xml(piece: Piece) -> str:
     match piece.kind:
         case "text":
             return escape(piece.text)
@@ -235,11 +235,11 @@ def _without_stand_in(translation: str, number: int) -> str:
     return "".join(surplus.sub("", part) for part in (before, aligned, after))
 
 
-def _unescaped(text: str) -> str:
-    return _REFERENCE.sub(_referred, text)
+def _unescape(text: str) -> str:
+    return _REFERENCE.sub(_resolve, text)
 
 
-def _referred(found: re.Match[str]) -> str:
+def _resolve(found: re.Match[str]) -> str:
     if found[3]:
         return _NAMED[found[3]]
     code = int(found[1], 16) if found[1] else int(found[2])

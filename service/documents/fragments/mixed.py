@@ -124,7 +124,8 @@ def _asks_not_to(element: etree._Element) -> bool:
 
 
 def _number_of(element: etree._Element) -> str:
-    """What pairs two elements: ``startRef`` of XLIFF 2, ``rid`` of XLIFF 1.2, ``i`` of TMX."""
+    """Attribute that pairs two elements: ``startRef`` (XLIFF 2), ``rid`` (XLIFF 1.2), ``i``
+    (TMX)."""
     for name in ("startRef", "rid", "i", "id"):
         if value := element.get(name):
             return str(value)

@@ -36,34 +36,34 @@ def written_paragraph(fragment: Fragment, shape: Lines, inline: Inline, translat
     """A paragraph, wrapped at the line width of its source."""
     lines: list[str] = []
     segment: list[Piece] = []
-    for piece in _escaped(fragment.replaced(translation), inline):
+    for piece in _escape(fragment.replaced(translation), inline):
         if piece.kind != "break":
             segment.append(piece)
             continue
-        broken = _broken(segment, shape, continues=bool(lines))
+        broken = _break_lines(segment, shape, continues=bool(lines))
         broken[-1] += piece.text
         lines += broken
         segment = []
-    lines += _broken(segment, shape, continues=bool(lines))
+    lines += _break_lines(segment, shape, continues=bool(lines))
     return (shape.newline + shape.prefix).join(lines)
 
 
 def written_heading(fragment: Fragment, shape: Lines, inline: Inline, translation: str) -> str:
     """A heading on one line; a ``#`` at its end is escaped."""
-    line = _written(_escaped(fragment.replaced(translation), inline))
+    line = _join_texts(_escape(fragment.replaced(translation), inline))
     return re.sub(r"(?<=\s)(#+)$", r"\\\1", line)
 
 
 def written_cell(fragment: Fragment, shape: Lines, inline: Inline, translation: str) -> str:
     """A table cell, with every bar escaped, also in code."""
-    return _written(_escaped(fragment.replaced(translation), inline)).replace("|", "\\|")
+    return _join_texts(_escape(fragment.replaced(translation), inline)).replace("|", "\\|")
 
 
-def _written(pieces: Iterable[Piece]) -> str:
+def _join_texts(pieces: Iterable[Piece]) -> str:
     return "".join(piece.text for piece in pieces)
 
 
-def _escaped(pieces: Sequence[Piece], inline: Inline) -> list[Piece]:
+def _escape(pieces: Sequence[Piece], inline: Inline) -> list[Piece]:
     """The pieces on one line, with only the backslashes needed to parse as intended."""
     meant = [_on_one_line(piece) for piece in _without_empty_emphasis(pieces)]
     text = "".join(piece.text for piece in meant if piece.kind == "text")
@@ -71,7 +71,7 @@ def _escaped(pieces: Sequence[Piece], inline: Inline) -> list[Piece]:
 
     def is_read_as_meant(characters: set[str]) -> bool:
         written = _with_backslashes(meant, characters)
-        return _read(inline.read(_lined(written))) == _read(meant)
+        return _normalise(inline.read(_join_lines(written))) == _normalise(meant)
 
     if is_read_as_meant(set()):
         return _with_short_links(meant)
@@ -89,7 +89,7 @@ def _with_short_links(pieces: Sequence[Piece]) -> list[Piece]:
         if piece.kind == "open":
             opened[piece.number] = place
         if piece.short:
-            text = _written(written[opened.get(piece.number, place) + 1 :])
+            text = _join_texts(written[opened.get(piece.number, place) + 1 :])
             following = next((other.text for other in pieces[place + 1 :] if other.text), "")
             is_label = normalizeReference(text) == normalizeReference(piece.text[2:-1])
             # Before a bracket, the short form would be read as part of another link.
@@ -142,13 +142,13 @@ def _on_one_line(piece: Piece) -> Piece:
     return replace(piece, text=re.sub(r"[\r\n\t]+", " ", piece.text))
 
 
-def _lined(pieces: Iterable[Piece]) -> str:
+def _join_lines(pieces: Iterable[Piece]) -> str:
     return "".join(
         piece.text + "\n" if piece.kind == "break" else piece.text for piece in pieces
     ).strip()
 
 
-def _read(pieces: Iterable[Piece]) -> list[tuple[str, str]]:
+def _normalise(pieces: Iterable[Piece]) -> list[tuple[str, str]]:
     """Normalised form for comparison: adjacent texts merged, whitespace squeezed."""
     read: list[tuple[str, str]] = []
     for piece in pieces:
@@ -161,13 +161,13 @@ def _read(pieces: Iterable[Piece]) -> list[tuple[str, str]]:
     return [(kind, text) for kind, text in squeezed if text or kind != "text"]
 
 
-def _broken(pieces: Sequence[Piece], shape: Lines, *, continues: bool) -> list[str]:
+def _break_lines(pieces: Sequence[Piece], shape: Lines, *, continues: bool) -> list[str]:
     words = words_of(pieces, tags_have_width=True)
     if shape.width is None:
         lines = wrapped(words, 1 + sum(word.width + 1 for word in words))
     else:
         lines = wrapped(words, shape.width, _may_start)
-    lines[0] = _begun(lines[0].lstrip(), pieces)
+    lines[0] = _escape_start(lines[0].lstrip(), pieces)
     if continues and lines[0].startswith("<"):
         # An indented line continues the paragraph; an unindented "<" would begin an HTML block.
         lines[0] = "    " + lines[0]
@@ -178,7 +178,7 @@ def _may_start(word: Word) -> bool:
     return _MAY_NOT_START.match(word.text) is None
 
 
-def _begun(line: str, pieces: Sequence[Piece]) -> str:
+def _escape_start(line: str, pieces: Sequence[Piece]) -> str:
     """The line, escaped so that its beginning does not start another block."""
     if definition := _DEFINITION.match(line):
         return f"{definition[1]}\\:{line[definition.end() :]}"

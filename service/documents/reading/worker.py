@@ -80,7 +80,7 @@ def answer(parts: Sequence[bytes]) -> list[bytes]:
     what, name, languages, content, *translated = parts
     try:
         document = open_document(name.decode(), content, LANGUAGES.validate_json(languages))
-        return _read(document) if what == READ else [DONE, _written(document, translated)]
+        return _read(document) if what == READ else [DONE, _write(document, translated)]
     except BrokenDocument as error:
         return [BROKEN, str(error).encode()]
     except MarkupLost:
@@ -108,8 +108,8 @@ def _read(document: Document) -> list[bytes]:
         size += len(batches[-1])
         if size > MOST_BYTES_OF_TEXTS:
             raise BrokenDocument(
-                f"the document says more than {MOST_BYTES_OF_TEXTS >> 20} megabytes, which is as "
-                "much as is translated: send it in parts"
+                f"the document has more than {MOST_BYTES_OF_TEXTS >> 20} MB of text, the limit; "
+                "split it"
             )
     outline = Outline(
         document.media_type,  # type: ignore[arg-type]
@@ -132,7 +132,7 @@ def _sample(texts: Sequence[MarkedSource]) -> str:
     return "\n".join(sample)[:_CHARACTERS_FOR_DETECTION]
 
 
-def _written(document: Document, translated: Sequence[bytes]) -> bytes:
+def _write(document: Document, translated: Sequence[bytes]) -> bytes:
     texts = document.texts
     translations = [""] * len(texts)
     for numbers, content in zip(numbers_of_batches(texts), translated, strict=True):

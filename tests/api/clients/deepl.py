@@ -230,7 +230,7 @@ PHP = (
     ),
     _uploaded("------------------------a1", _CURL_DOCUMENT),
     *_fetched(FORM, "document_key={key}"),
-    # With an HTTP client of the caller's choice.
+    # The following exchanges used an HTTP client of the caller's choice.
     _uploaded('"b2"', _PSR_DOCUMENT),
     _made(
         "/v2/glossaries",

@@ -228,7 +228,7 @@ def test_step_in_fp16_adds_and_normalises_in_one_operator(graphs: Path) -> None:
     operators = Counter(node.op_type for node in step.graph.node)
     assert operators["SkipLayerNormalization"] == 3 * CONFIG.decoder_layers
     assert operators["LayerNormalization"] <= 1
-    # Of the positions, and of the edits.
+    # The additions are those of the positions and of the edits.
     assert operators["Add"] <= 2 + 1
 
 
@@ -449,7 +449,7 @@ def test_ranges_do_not_depend_on_the_order_of_pairs(network: Transformer) -> Non
 def test_range_has_nearly_the_least_squared_error(
     batches: list[int], scale: float, tails: int, centre: int, seed: int
 ) -> None:
-    """Of values with tails as of Student's t, whose largest ones come in any batch."""
+    """The values have tails as of Student's t, whose largest ones come in any batch."""
     rng = np.random.default_rng(seed)
     histogram, values = Histogram(), []
     for size in batches:

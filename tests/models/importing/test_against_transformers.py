@@ -70,7 +70,7 @@ class Reference:
         return not (self.directory / "source.spm").exists()
 
     def ids(self, side: str, text: str) -> list[int]:
-        """Without special tokens."""
+        """Token ids of a text without special tokens."""
         file = "sentencepiece.bpe.model" if self.of_many_languages else f"{side}.spm"
         model = sentencepiece.SentencePieceProcessor(model_file=str(self.directory / file))
         names = self.names(side)
@@ -204,7 +204,7 @@ def pieces_of(bundle: Bundle, hypotheses: Sequence[Hypothesis]) -> list[str]:
 
 
 def test_searches_find_the_hypotheses_of_transformers(taught_one: tuple[Reference, Bundle]) -> None:
-    """For the reference search and for the service's engine, which decodes all texts at once.
+    """The reference search and the service's engine agree, which decodes all texts at once.
 
     Networks that prefer an empty translation are excluded. With a forced target language the engine
     accepts an empty one, like CTranslate2, only if it is the likeliest. None of these three

@@ -316,7 +316,7 @@ def test_server_translates_as_transformers_does(tmp_path: Path) -> None:
             expected = tokenizer.decode(written[0], skip_special_tokens=True)
             answer = httpx.post(
                 f"{server.address}/translate",
-                # By default the service forbids ending at once, and renormalises.
+                # By default, the service forbids ending at once, and renormalises.
                 json={"q": text, "source": "de", "target": "en", "min_decoding_length": 0},
             )
             assert answer.json()["translatedText"] == expected

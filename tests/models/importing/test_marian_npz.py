@@ -338,7 +338,7 @@ def test_changed_bytes_raise_nothing_but_refusals(
     written: Path, tmp_path_factory: pytest.TempPathFactory, place: int, value: bytes
 ) -> None:
     content = bytearray((written / "model.npz").read_bytes())
-    # From the end, where the directory of the archive is, and from the beginning.
+    # The change is near the end, where the archive's directory is, or near the beginning.
     place = place // 2 if place % 2 else len(content) - 1 - place // 2
     content[place : place + len(value)] = value
     path = tmp_path_factory.getbasetemp() / "changed.npz"

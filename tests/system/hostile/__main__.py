@@ -11,7 +11,7 @@ from tests.system.hostile.attacks import ATTACKS, DOCUMENTS_LAST
 from tests.system.hostile.campaign import Outcome, attacked, load
 
 _REST_SECONDS = 1.0
-"""Between two attacks, so that the waits after one are not the next one's."""
+"""Pause between two attacks, so that the waits after one are not attributed to the next."""
 
 
 def main() -> int:

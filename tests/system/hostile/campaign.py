@@ -38,7 +38,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What the sampler measured during an attack; ``nan`` without a measurement."""
+    """Measurements of the sampler during an attack; ``nan`` without a measurement."""
 
     livez: float
     """Longest answer of ``/livez``, milliseconds."""

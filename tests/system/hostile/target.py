@@ -19,7 +19,7 @@ _BOUNDARY = b"----a-boundary-between-fields"
 class Target:
     port: int
     statuses: Counter[str] = field(default_factory=Counter)
-    """By status; ``closed`` without an answer, ``left`` given up by the attacker."""
+    """Answers by status; ``closed`` without an answer, ``left`` given up by the attacker."""
 
     async def send(self, request: Request) -> Answer | None:
         """The answer over a connection of its own; ``None`` if the server closes it without."""

@@ -35,7 +35,7 @@ _ATTACK_SECONDS = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """What came of a run."""
+    """Outcome of a run with mixed traffic."""
 
     hostile: Counter[str]
     """Statuses of the answers to attackers."""

@@ -10,7 +10,7 @@ from tests.support.networks import random_network, write_bundle
 from tests.training.evaluation.texts import BAD, GOOD, REFERENCES, SOURCES
 from training.cli import main
 from training.evaluation import bundles as module
-from training.evaluation.bundles import NothingToTranslate, asked, facts_of, labels
+from training.evaluation.bundles import NothingToTranslate, directions_among, facts_of, labels
 
 pytestmark = pytest.mark.usefixtures("few_samples")
 
@@ -98,7 +98,7 @@ def test_bundle_labels_are_the_shortest_distinct_ones(bundle: Bundle, tmp_path: 
     link = tmp_path / "other"
     link.symlink_to(bundle.path)
     assert labels([bundle, Bundle.open(link)]) == [str(bundle.path), str(link)]
-    assert asked([bundle], None, "EN") == [("de", "en")]
+    assert directions_among([bundle], None, "EN") == [("de", "en")]
     facts = dict(facts_of("x", bundle).facts)
     assert facts["translates"] == "German to English"
     assert facts["layers"] == "2 in the encoder, 2 in the decoder"

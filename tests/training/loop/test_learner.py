@@ -59,8 +59,8 @@ def steps(learner: Learner, loader: PortionLoader, count: int) -> list[tuple[flo
 
 
 def weights(network: Transformer) -> list[Tensor]:
-    """Without key biases: softmax ignores them, so their gradients are rounding errors, which Adam
-    scales up to its usual step size."""
+    """Weights except key biases: softmax ignores them, so their gradients are rounding errors,
+    which Adam scales up to its usual step size."""
     named = network.named_parameters()
     return [p.detach().clone() for name, p in named if not name.endswith("key.bias")]
 

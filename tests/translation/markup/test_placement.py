@@ -55,7 +55,7 @@ from tests.translation.markup.making import HTML, aligned, rendered, translated
         ),
         ("rufen Sie an<sup>1</sup>", "call us1", [(1, 1), (2, 1)], "call us<sup>1</sup>"),
         ("der 1<sup>te</sup> Satz", "the 1st set", [(0, 0), (1, 1)], "the 1<sup>st</sup> set"),
-        # At the end of the sentence.
+        # The element is at the end of the sentence.
         ("das ist <b>alt</b>", "old is that", [(0, 2), (1, 1), (2, 0)], "<b>old</b> is that"),
         # An element without target words stays between its neighbours.
         (

@@ -1,4 +1,4 @@
-"""Room in the batch of one iteration: its bounds, and the share of each caller.
+"""Free capacity of the batch: its bounds, and the share of each caller.
 
 While several callers have sentences, each may occupy an equal share of the batch: of the slots, the
 source tokens and the rows, whichever it has most of (Ghodsi et al. 2011, dominant resource
@@ -36,8 +36,8 @@ class BatchBounds:
     """Rows of all sentences, in rows of beam search."""
 
 
-class Room:
-    """What the bounds leave beside the sentences in the batch. Changes with ``take``."""
+class BatchCapacity:
+    """Free part of the bounds, after the sentences of the batch. Changes with ``take``."""
 
     def __init__(self, bounds: BatchBounds) -> None:
         self._bounds = bounds
@@ -52,7 +52,7 @@ class Room:
         self._share = math.inf
 
     def share_with(self, waiting: Collection[str]) -> None:
-        """Share the room between the callers in the batch and ``waiting``."""
+        """Share the batch equally between the callers in it and those in ``waiting``."""
         callers = len(self._callers.keys() | set(waiting))
         self._share = 1 / callers if callers > 1 else math.inf
 
@@ -62,7 +62,7 @@ class Room:
         return self._bounds.slots - self._inside
 
     def fits(self, sentence: Occupant) -> bool:
-        """Whether the bounds leave room for a sentence."""
+        """Whether a sentence fits within the bounds."""
         count = self._inside + 1
         padded = count * max(max(self._lengths, default=0), sentence.source_length)
         rows = self._rows + sentence.rows_cost

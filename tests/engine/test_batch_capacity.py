@@ -7,7 +7,7 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.engine.room import BatchBounds, Room
+from service.engine.batch_capacity import BatchBounds, BatchCapacity
 from service.engine.scheduler import Scheduler, Sequence
 from service.engine.types import DecodingOptions, Priority
 from service.runtime.backend import Limits
@@ -169,34 +169,34 @@ def test_every_sentence_of_every_caller_is_decoded_once(
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 9)), max_size=20), st.randoms())
-def test_room_is_that_of_the_sentences_inside_whatever_was_released(
+def test_capacity_is_that_of_the_sentences_inside_whatever_was_released(
     sentences: list[tuple[str, int]], random: Random
 ) -> None:
     bounds, inside = BatchBounds(20, 90, 30), []
-    room = Room(bounds)
+    capacity = BatchCapacity(bounds)
     for number, (caller, length) in enumerate(sentences):
         inside.append(Sequence(number, (5,) * length, GREEDY, caller=caller))
-        room.take(inside[-1])
+        capacity.take(inside[-1])
         if random.random() < 0.5:
-            room.release(inside.pop(random.randrange(len(inside))))
-    fresh = Room(bounds)
+            capacity.release(inside.pop(random.randrange(len(inside))))
+    fresh = BatchCapacity(bounds)
     for sentence in inside:
         fresh.take(sentence)
-    assert room.slots == fresh.slots
-    for each in (room, fresh):
+    assert capacity.slots == fresh.slots
+    for each in (capacity, fresh):
         each.share_with({"d"})
     for caller in "abcd":
         sentence = Sequence(99, (5,) * 7, WIDE, caller=caller)
-        assert room.fits(sentence) == fresh.fits(sentence)
-        assert room.serves(caller) == fresh.serves(caller)
-        assert room.is_closed_to(caller) == fresh.is_closed_to(caller)
+        assert capacity.fits(sentence) == fresh.fits(sentence)
+        assert capacity.serves(caller) == fresh.serves(caller)
+        assert capacity.is_closed_to(caller) == fresh.is_closed_to(caller)
 
 
 def test_release_undoes_take() -> None:
     sentences = [Sequence(n, (5,) * (n + 1), GREEDY, caller="a") for n in range(3)]
-    room = Room(BatchBounds(3, 9, 3))
+    capacity = BatchCapacity(BatchBounds(3, 9, 3))
     for sentence in sentences:
-        room.take(sentence)
-    assert room.slots == 0 and not room.fits(sentences[0])
-    room.release(sentences[2])
-    assert room.slots == 1 and room.fits(sentences[2])
+        capacity.take(sentence)
+    assert capacity.slots == 0 and not capacity.fits(sentences[0])
+    capacity.release(sentences[2])
+    assert capacity.slots == 1 and capacity.fits(sentences[2])

@@ -1,11 +1,11 @@
-"""Waiting line of sentences: order of admission by priority, caller, request and similar length.
+"""Waiting queue of sentences: order of admission by priority, caller, request and similar length.
 
 Interactive sentences go before bulk sentences, but bulk gets every eighth place. Within one
 priority, callers share the places by weighted fair queueing (``CallerQueue``), and so do the
-requests of each caller (``FairQueue``). The first sentence is
-admitted with those of the next in line whose length is nearest, which keeps padding small. Each
-round begins with the first sentence, so none is passed over for long. Callers that have their share
-of the batch are passed over (``service.engine.room``).
+requests of each caller (``FairQueue``). The first sentence is admitted with those of the next
+sentences whose length is nearest, which keeps padding small. Each round begins with the first
+sentence, so none is passed over for long. Callers that have their share of the batch are passed
+over (``service.engine.batch_capacity``).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
-from service.engine.room import Occupant, Room
+from service.engine.batch_capacity import BatchCapacity, Occupant
 from service.engine.types import Priority
 
 BULK_SHARE = 8
@@ -67,7 +67,7 @@ class FairQueue(Generic[T]):
         self._heap: list[tuple[float, int, int]] = []
         """Turn, number and id. Entries of removed items stay until they reach the top."""
         self._shares: dict[int, _Share] = {}
-        """By request, for requests with waiting items."""
+        """Shares of the requests with waiting items."""
         self._clock = 0.0
         self._numbers = itertools.count()
         self._numbers_before = itertools.count(-1, -1)
@@ -105,7 +105,7 @@ class FairQueue(Generic[T]):
         return [self._entries[identifier].item for _, _, identifier in found]
 
     def work(self, identifier: int) -> float:
-        """Of a waiting item, 0 if it has been served before; raises ``KeyError``."""
+        """Decoding work of a waiting item, 0 if it has been served before; raises ``KeyError``."""
         return self._entries[identifier].work
 
     def serve(self, identifier: int) -> T:
@@ -137,7 +137,7 @@ class FairQueue(Generic[T]):
 
 
 class Waiting(Occupant, Protocol):
-    """A sentence that can stand in the line."""
+    """A sentence that can wait in the queue."""
 
     @property
     def id(self) -> int: ...
@@ -179,7 +179,7 @@ class CallerQueue(Generic[W]):
 
     @property
     def callers(self) -> Collection[str]:
-        """Those with waiting sentences."""
+        """Callers with waiting sentences."""
         return self._callers.keys()
 
     def append(self, item: W, request: int, work: float) -> None:
@@ -238,11 +238,11 @@ class CallerQueue(Generic[W]):
             del self._callers[name]
 
 
-class Line(Generic[W]):
-    """Waiting line with one queue of callers per priority."""
+class WaitingQueue(Generic[W]):
+    """Waiting queue with one queue of callers per priority."""
 
     def __init__(self) -> None:
-        self._lines: dict[Priority, CallerQueue[W]] = {
+        self._queues: dict[Priority, CallerQueue[W]] = {
             "interactive": CallerQueue(),
             "bulk": CallerQueue(),
         }
@@ -251,81 +251,81 @@ class Line(Generic[W]):
         """Source tokens of all waiting sentences."""
 
     def __len__(self) -> int:
-        return sum(map(len, self._lines.values()))
+        return sum(map(len, self._queues.values()))
 
     def __iter__(self) -> Iterator[W]:
-        for line in self._lines.values():
-            yield from line
+        for queue in self._queues.values():
+            yield from queue
 
     @property
     def callers(self) -> set[str]:
-        """Those with waiting sentences."""
-        return {name for line in self._lines.values() for name in line.callers}
+        """Callers with waiting sentences."""
+        return {name for queue in self._queues.values() for name in queue.callers}
 
     def append(self, waiting: W, request: int = 0, work: float | None = None) -> None:
         """Queue a sentence of ``request``; ``work`` defaults to its source length."""
-        self._lines[waiting.priority].append(
+        self._queues[waiting.priority].append(
             waiting, request, waiting.source_length if work is None else work
         )
         self.tokens += waiting.source_length
 
     def prepend(self, waiting: W, request: int = 0) -> None:
         """Put a sentence at the head of its caller's queue."""
-        self._lines[waiting.priority].prepend(waiting, request)
+        self._queues[waiting.priority].prepend(waiting, request)
         self.tokens += waiting.source_length
 
     def remove(self, identifier: int) -> W | None:
         """Remove a sentence by id; ``None`` if it is not waiting."""
-        for line in self._lines.values():
-            if identifier in line:
-                removed = line.remove(identifier)
+        for queue in self._queues.values():
+            if identifier in queue:
+                removed = queue.remove(identifier)
                 self.tokens -= removed.source_length
                 return removed
         return None
 
     def first_interactive(self, passed_over: Callable[[str], bool]) -> W | None:
         """The next interactive sentence of the callers that are not passed over."""
-        return next(iter(self._lines["interactive"].first(1, passed_over)), None)
+        return next(iter(self._queues["interactive"].first(1, passed_over)), None)
 
-    def admit(self, room: Room, max_padded_tokens: int) -> list[W]:
-        """Take out the sentences that fit into ``room``, which takes them.
+    def admit(self, capacity: BatchCapacity, max_padded_tokens: int) -> list[W]:
+        """Take out the sentences that fit into ``capacity``, which takes them.
 
         Those within ``max_padded_tokens`` after padding; the first ignores that bound.
         """
         admitted: list[W] = []
         longest = 0
-        while turn := self._turn(room):
+        while turn := self._turn(capacity):
             for waiting in turn:
-                if room.is_closed_to(waiting.caller):
+                if capacity.is_closed_to(waiting.caller):
                     continue
                 longest = max(longest, waiting.source_length)
                 if admitted and longest * (len(admitted) + 1) > max_padded_tokens:
                     return admitted
-                if not room.fits(waiting):
+                if not capacity.fits(waiting):
                     return admitted
-                room.take(waiting)
-                admitted.append(self._lines[waiting.priority].serve(waiting.id))
+                capacity.take(waiting)
+                admitted.append(self._queues[waiting.priority].serve(waiting.id))
                 self.tokens -= waiting.source_length
                 self._since_bulk = 0 if waiting.priority == "bulk" else self._since_bulk + 1
         return admitted
 
-    def _turn(self, room: Room) -> list[W]:
-        """The sentences whose turn it is, of the callers to which ``room`` is open."""
-        if not room.slots:
+    def _turn(self, capacity: BatchCapacity) -> list[W]:
+        """The sentences whose turn it is, of the callers to which ``capacity`` is open."""
+        if not capacity.slots:
             return []
-        interactive, bulk = self._lines["interactive"], self._lines["bulk"]
-        before_bulk = max(0, BULK_SHARE - 1 - self._since_bulk) if len(bulk) else room.slots
-        places = [(interactive, min(room.slots, before_bulk)), (bulk, room.slots)]
+        interactive, bulk = self._queues["interactive"], self._queues["bulk"]
+        before_bulk = max(0, BULK_SHARE - 1 - self._since_bulk) if len(bulk) else capacity.slots
+        places = [(interactive, min(capacity.slots, before_bulk)), (bulk, capacity.slots)]
         if len(interactive):
             places[1] = (bulk, 1)
         if not before_bulk:
             places.reverse()
-        return next(filter(None, (_alike(line, count, room) for line, count in places)), [])
+        return next(filter(None, (_alike(queue, count, capacity) for queue, count in places)), [])
 
 
-def _alike(line: CallerQueue[W], places: int, room: Room) -> list[W]:
-    """The first in line and, of the next, those whose length is nearest to its own."""
-    upcoming = line.first(1 + places * LOOKAHEAD, room.is_closed_to)
+def _alike(queue: CallerQueue[W], places: int, capacity: BatchCapacity) -> list[W]:
+    """The first in the queue and, of the next, those whose length is nearest to its own."""
+    upcoming = queue.first(1 + places * LOOKAHEAD, capacity.is_closed_to)
     if upcoming:
         length = upcoming[0].source_length
         upcoming[1:] = sorted(upcoming[1:], key=lambda item: abs(item.source_length - length))
