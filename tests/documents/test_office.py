@@ -194,5 +194,5 @@ def test_escaped_characters_of_a_cell_are_no_text() -> None:
 
 @pytest.mark.parametrize(("name", "make"), [("a.pptx", sheets), ("a.xlsx", slides)])
 def test_files_of_another_program_are_refused(name: str, make: Callable[[], bytes]) -> None:
-    with pytest.raises(BrokenDocument, match=r"not a \.\w+: it has no document of \w+ in it"):
+    with pytest.raises(BrokenDocument):
         open_document(name, make())
