@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+import io
+import json
 import struct
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from service.figures.arrays import as_json, as_npy
 from service.figures.heatmap import draw
 from service.figures.labels import MOST_PIXELS
 from service.translation.attention import Kind, Maps
@@ -41,10 +43,6 @@ def size_of(picture: bytes) -> tuple[int, int]:
     return int(width), int(height)
 
 
-def test_other_weights_give_another_picture() -> None:
-    assert draw(make()) != draw(make(seed=1))
-
-
 def test_a_sheet_has_a_panel_for_every_head() -> None:
     alone = size_of(draw(make(heads=1, layers=1)))
     sheet = size_of(draw(make(heads=4)))
@@ -53,13 +51,12 @@ def test_a_sheet_has_a_panel_for_every_head() -> None:
     assert layers[0] == sheet[0] and layers[1] > sheet[1]
 
 
-@pytest.mark.parametrize("kind", ["cross", "encoder", "decoder"])
-def test_every_kind_and_the_mean_can_be_drawn(kind: Kind) -> None:
-    maps = make(kind=kind)
-    mean = Maps(maps.model, kind, maps.rows, maps.columns, "mean", "mean", maps.weights_LHRC)
-    pictures = {draw(maps), draw(mean)}
-    assert len(pictures) == 2
-    assert all(size_of(picture) for picture in pictures)
+def test_other_kinds_weights_and_means_give_other_pictures() -> None:
+    maps = make()
+    mean = Maps(maps.model, "cross", maps.rows, maps.columns, "mean", "mean", maps.weights_LHRC)
+    kinds: tuple[Kind, ...] = ("encoder", "decoder")
+    others = [make(kind=kind) for kind in kinds]
+    assert len({draw(each) for each in (maps, mean, make(seed=1), *others)}) == 5
 
 
 def test_no_picture_is_larger_than_its_bound() -> None:
@@ -82,3 +79,23 @@ def test_any_label_text_is_drawn_without_a_warning(
         text, "cross", (text,) * rows, maps.columns, maps.layers, maps.heads, maps.weights_LHRC
     )
     assert max(size_of(draw(labelled))) <= MOST_PIXELS
+
+
+def test_a_file_for_numpy_holds_layers_heads_rows_and_columns() -> None:
+    maps = make(2, 3, 5, 4)
+    loaded = np.load(io.BytesIO(as_npy(maps)), allow_pickle=False)
+    assert loaded.dtype == np.float32
+    np.testing.assert_array_equal(loaded, maps.weights_LHRC)
+
+
+def test_a_document_names_every_map_by_layer_and_head() -> None:
+    maps = make(2, 3, 10, 10)
+    document = json.loads(as_json(maps, alignment={"links": []}))
+    assert document["alignment"] == {"links": []}
+    assert document["rows"] == list(maps.rows)
+    assert (document["layers"], document["heads"]) == ([0, 1], [0, 1, 2])
+    named = [(each["layer"], each["head"]) for each in document["maps"]]
+    assert named == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2)]
+    weights = np.array([each["weights"] for each in document["maps"]])
+    assert weights.shape == (6, len(document["rows"]), len(document["columns"]))
+    np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-5)

@@ -5,9 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from training.data.corpus import CorpusError
-from training.evaluation.bitext import Misaligned, check_aligned, find_bitext, read_bitext
-from training.refusal import Refusal
+from training.evaluation.bitext import Misaligned, find_bitext, read_bitext
 
 
 def write(path: Path, *lines: str) -> Path:
@@ -30,30 +28,19 @@ def test_a_test_set_is_found_by_name_with_its_tokenised_references(tmp_path: Pat
     assert tokenised.first(1).tokenised_references == ("good .",)
 
 
-def test_missing_test_set_error_names_its_path(tmp_path: Path) -> None:
-    with pytest.raises(CorpusError, match=r"'news/test' has no en side: put it at .*news/test\.en"):
-        find_bitext("news/test", "de", "en", tmp_path)
-
-
-@pytest.mark.parametrize("blank", ["", "  "])
-def test_an_empty_reference_is_named_by_file_and_line(tmp_path: Path, blank: str) -> None:
-    path = write(tmp_path / "reference", "a", blank, "c")
-    with pytest.raises(Misaligned, match="reference, line 2 is empty"):
-        read_bitext(path)
-    assert issubclass(Misaligned, Refusal)
-
-
-def test_a_reference_without_lines_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(Misaligned, match="reference has no lines"):
-        read_bitext(write(tmp_path / "reference"))
-
-
-def test_misaligned_files_error_names_the_shorter_file_and_its_last_line(tmp_path: Path) -> None:
-    reference = write(tmp_path / "reference", "a", "b", "c")
-    source = write(tmp_path / "source", "a", "b")
-    with pytest.raises(Misaligned, match=r"source ends after line 2, and .*reference goes on at"):
-        read_bitext(reference, source)
-    with pytest.raises(
-        Misaligned, match=r"reference ends after line 3, and .*long goes on at line 4"
-    ):
-        check_aligned(tmp_path / "long", "abcd", reference, "abc")
+@pytest.mark.parametrize(
+    ("reference", "source", "named"),
+    [
+        (["a", "", "c"], None, "reference, line 2"),
+        (["a", "  ", "c"], None, "reference, line 2"),
+        ([], None, "reference"),
+        (["a", "b", "c"], ["a", "b"], "source ends after line 2"),
+        (["a", "b", "c"], [*"abcd"], "reference ends after line 3"),
+    ],
+)
+def test_empty_and_misaligned_lines_are_named(
+    tmp_path: Path, reference: list[str], source: list[str] | None, named: str
+) -> None:
+    path = write(tmp_path / "reference", *reference)
+    with pytest.raises(Misaligned, match=named):
+        read_bitext(path, None if source is None else write(tmp_path / "source", *source))

@@ -195,18 +195,15 @@ def test_forced_prefix_adds_length_but_no_score_and_is_not_returned() -> None:
 
 def test_greedy_search_stops_when_all_rows_have_ended() -> None:
     network = tiny_network(1, tying="none", norm="before")
-    norm = network.decoder_norm
+    norm, generator = network.decoder_norm, network.generator
     assert isinstance(norm, torch.nn.LayerNorm)
     with torch.no_grad():
         # All decoder outputs are equal, and eos has the largest logit.
-        norm.weight.zero_()
-        norm.bias.fill_(1.0)
-        network.generator.weight.fill_(0.0)
-        network.generator.weight[EOS] = 1.0
-    assert greedy(network, torch.tensor([[4, EOS], [5, EOS]]), SPECIAL_IDS, max_length=16) == [
-        (),
-        (),
-    ]
+        for weight, value in ((norm.weight, 0.0), (norm.bias, 1.0), (generator.weight, 0.0)):
+            weight.fill_(value)
+        generator.weight[EOS] = 1.0
+    sources = torch.tensor([[4, EOS], [5, EOS]])
+    assert greedy(network, sources, SPECIAL_IDS, max_length=16) == [(), ()]
 
 
 @pytest.mark.parametrize(
