@@ -148,6 +148,12 @@ def test_hostile_files_are_refused_with_the_reason(extension: str, kind: str) ->
         open_document("a" + extension, content, ENGLISH)
 
 
+@pytest.mark.parametrize(("name", "other"), [("a.pptx", ".xlsx"), ("a.xlsx", ".pptx")])
+def test_files_of_another_program_are_refused(name: str, other: str) -> None:
+    with pytest.raises(BrokenDocument):
+        open_document(name, FILES[other])
+
+
 async def test_a_document_with_too_many_paragraphs_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import random
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -214,26 +213,18 @@ def test_nan_left_in_a_slot_does_not_reach_its_next_sentence(bundle: Bundle) -> 
     backend.encode(EncodeBatch(1, [(7, 3)]))
     for position in range(3):
         assert np.isfinite(step(backend, [5, 6], position)).all()
-
-
-def test_sentence_moved_into_a_slot_with_nan_stays_finite(bundle: Bundle) -> None:
-    backend = make_backend(bundle, "fp32")
-    backend.encode(EncodeBatch(0, [(7, 8, 9, 10, 11, 3), (5, 6, 3)]))
+    # Nor does it reach a sentence that is moved there.
     spoil(backend, slice(1))
-    poisoned, healthy = np.isnan(step(backend, [5, 5], 0)).all(axis=(1, 2))
+    poisoned, healthy = np.isnan(step(backend, [5, 5], 3)).all(axis=(1, 2))
     assert poisoned and not healthy
     backend.move(1, 0)
-    assert np.isfinite(step(backend, [5], 1)).all()
+    assert np.isfinite(step(backend, [5], 4)).all()
 
 
-def test_graph_that_disagrees_with_the_manifest_raises_invalid_bundle(
-    bundle: Bundle, tmp_path: Path
-) -> None:
-    shape = bundle.manifest.dimensions
-    wrong = bundle.manifest.model_copy(
-        update={
-            "dimensions": shape.model_copy(update={"decoder_layers": CONFIG.decoder_layers + 1})
-        }
+def test_graph_that_disagrees_with_the_manifest_raises_invalid_bundle(bundle: Bundle) -> None:
+    deeper = bundle.manifest.dimensions.model_copy(
+        update={"decoder_layers": CONFIG.decoder_layers + 1}
     )
-    with pytest.raises(InvalidBundle, match=r"output cross_keys\.2 is missing"):
+    wrong = bundle.manifest.model_copy(update={"dimensions": deeper})
+    with pytest.raises(InvalidBundle, match=r"cross_keys\.2"):
         make_backend(Bundle(bundle.path, wrong), "fp32")

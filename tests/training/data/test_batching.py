@@ -16,7 +16,6 @@ from models.bundle.tokenizer import SPECIAL_IDS
 from training.data.batching import (
     Batch,
     BatchLoader,
-    Cursor,
     collate,
     in_batches,
     in_buckets,
@@ -152,19 +151,6 @@ def test_epochs_have_every_pair_once_in_another_order_of_other_batches(shards: S
     assert epochs(1) == [first, second] != epochs(2)
 
 
-@pytest.mark.parametrize("already", [0, 1, 7, 30, 65])
-def test_cursor_resumes_at_its_position(shards: Shards, already: int) -> None:
-    unbroken = loader(shards)
-    for _ in range(already):
-        next_batch(unbroken)
-    resumed = loader(shards)
-    resumed.cursor = Cursor(unbroken.cursor.epoch, unbroken.cursor.batch)
-    for _ in range(40):
-        batch, again = next_batch(unbroken), next_batch(resumed)
-        assert torch.equal(batch.source_BS, again.source_BS)
-        assert torch.equal(batch.output_BT, again.output_BT)
-
-
 def test_padding_has_id_0(shards: Shards) -> None:
     with pytest.raises(ValueError, match="id 0"):
         BatchLoader(shards, SpecialIds(pad=3, unk=1, bos=2, eos=0), BUDGET, seed=1)
@@ -230,12 +216,11 @@ def test_amount_excludes_padding(tmp_path: Path) -> None:
 
 
 def test_end_of_a_portion_is_the_begin_of_the_next(shards: Shards) -> None:
-    loader = portions(shards, 3, 0, 1)
+    loader, again = (portions(shards, 3, 0, 1) for _ in range(2))
     ends = loader.cursor
     for _ in range(20):
         portion = loader.next()
         assert portion.begin == ends
         ends = portion.end
-    again = portions(shards, 3, 0, 1)
     again.cursor = ends
     assert sentences(again.next()) == sentences(loader.next())

@@ -110,17 +110,6 @@ def test_corpus_without_pairs_after_cleaning_is_named(data: Path, name: str) -> 
         prepare(recipe, RunDirectory(data / "run"), data)
 
 
-def test_failed_preparation_keeps_the_previous_one(data: Path, run: RunDirectory) -> None:
-    before = run.tokenizer.read_bytes()
-    put(data, "one", [("7 8 9", "9 8 7")])
-    (data / "held.x-digits").unlink()
-    with pytest.raises(CorpusError, match="held"):
-        prepare(found_recipe(), run, data)
-    # The old shards are still there, and mean nothing without the tokenizer they were made with.
-    assert Shards.open(run.shards("train"))
-    assert run.tokenizer.read_bytes() == before
-
-
 def test_a_vocabulary_that_the_text_cannot_fill_is_the_recipes_fault(data: Path) -> None:
     recipe = replace(found_recipe(), vocabulary=Vocabulary(size=5000))
     with pytest.raises(InvalidRecipe, match=r"vocabulary\.size"):
@@ -128,17 +117,21 @@ def test_a_vocabulary_that_the_text_cannot_fill_is_the_recipes_fault(data: Path)
 
 
 @pytest.mark.parametrize(
-    ("error", "raised"), [(KeyboardInterrupt(), KeyboardInterrupt), (FULL, CannotWrite)]
+    ("error", "raised"),
+    [(KeyboardInterrupt(), KeyboardInterrupt), (FULL, CannotWrite), (None, CorpusError)],
 )
-def test_interrupt_or_full_disk_leaves_the_preparation_before(
+def test_failed_preparation_keeps_the_previous_one(
     data: Path,
     run: RunDirectory,
     monkeypatch: pytest.MonkeyPatch,
-    error: BaseException,
+    error: BaseException | None,
     raised: type[BaseException],
 ) -> None:
     before = contents_of(run)
-    monkeypatch.setattr(ShardWriter, "append", raiser(error))
+    if error is None:
+        (data / "held.x-digits").unlink()
+    else:
+        monkeypatch.setattr(ShardWriter, "append", raiser(error))
     with pytest.raises(raised):
         prepare(found_recipe(), run, data)
     assert contents_of(run) == before
@@ -294,6 +287,10 @@ def test_preparation_is_valid_for_equal_data_settings_and_text_only(data: Path) 
     assert not is_prepared(recipe, run, data)
 
 
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+
+
 def test_test_pairs_with_a_side_in_the_training_text_are_counted_and_warned_of(
     data: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -301,13 +298,10 @@ def test_test_pairs_with_a_side_in_the_training_text_are_counted_and_warned_of(
     put(data, "held", [("1 2 3 4", "0 0 0 0"), ("9 9 9 9", "2 3 4 5"), ("2 4 6 8", "8 6 4 2")])
     put(data, "test", [("1 2", "2 1"), ("2 4 6 8", "8 6 4 2")])
     report = prepare(found_recipe(), RunDirectory(data / "run"), data)
-    assert report["leaked"] == {
-        "held": {"pairs": 3, "leaked": 2},
-        "test": {"pairs": 2, "leaked": 0},
-    }
-    warned = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
-    assert len([line for line in warned if "2 of the 3 pairs of held" in line]) == 1
-    assert not [line for line in warned if "pairs of test" in line]
+    leaked = {"held": {"pairs": 3, "leaked": 2}, "test": {"pairs": 2, "leaked": 0}}
+    assert report["leaked"] == leaked
+    assert sum("2 of the 3 pairs of held" in line for line in warnings(caplog)) == 1
+    assert not [line for line in warnings(caplog) if "pairs of test" in line]
 
 
 def test_filter_that_drops_an_unusual_share_is_warned_of(
@@ -316,9 +310,8 @@ def test_filter_that_drops_an_unusual_share_is_warned_of(
     put(data, "one", [(f"{i} 2", f"2 {i}") for i in range(30)] + [("", "1")] * 3)
     put(data, "two", [(f"{i} 3", f"3 {i}") for i in range(30)] + [("0 3", "3 0")] * 30)
     prepare(found_recipe(), RunDirectory(data / "run"), data)
-    warned = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
-    assert len(warned) == 1
-    assert warned[0].startswith("one: 9%") and "'empty'" in warned[0]
+    (warned,) = warnings(caplog)
+    assert warned.startswith("one: 9%") and "'empty'" in warned
 
 
 def test_a_sample_is_spread_evenly() -> None:

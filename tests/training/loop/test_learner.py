@@ -99,10 +99,8 @@ def test_matrices_decay_and_neither_biases_nor_norms() -> None:
         parameter.grad = torch.zeros_like(parameter)
     optimiser.step()
     for name, parameter in network.named_parameters():
-        factor = 0.95 if parameter.dim() > 1 else 1.0
-        torch.testing.assert_close(parameter.detach(), before[name] * factor)
-    decayed = {name for name, p in network.named_parameters() if p.dim() > 1}
-    assert not any("norm" in name or name.endswith("bias") for name in decayed)
+        kept = "norm" in name or name.endswith("bias")
+        torch.testing.assert_close(parameter.detach(), before[name] * (1.0 if kept else 0.95))
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
@@ -303,24 +301,3 @@ def test_muon_takes_layer_matrices_and_adam_everything_else() -> None:
     assert id(network.encoder_layers[0].feed_forward.inner.weight) in by_muon
     assert id(network.generator.weight) not in by_muon
     assert id(network.encoder_layers[0].feed_forward.inner.bias) not in by_muon
-
-
-def test_restored_state_continues_with_the_same_weights() -> None:
-    def stepped(count: int, restore_after: int | None) -> list[torch.Tensor]:
-        network = tiny_network()
-        optimiser = optimiser_for(network, MUON)
-        generator = torch.Generator().manual_seed(3)
-        for step in range(count):
-            if step == restore_after:
-                saved = optimiser.state_dict()
-                optimiser = optimiser_for(network, MUON)
-                optimiser.load_state_dict(saved)
-            for group in optimiser.param_groups:
-                group["lr"] = 1e-2
-            for parameter in network.parameters():
-                parameter.grad = torch.randn(parameter.shape, generator=generator)
-            optimiser.step()
-        return [parameter.detach() for parameter in network.parameters()]
-
-    for expected, found in zip(stepped(4, None), stepped(4, 2), strict=True):
-        assert torch.equal(expected, found)
