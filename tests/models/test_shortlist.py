@@ -80,12 +80,7 @@ def test_inconsistent_arrays_are_refused(
     path = tmp_path / "shortlist.npz"
     kept = {name: array for name, array in arrays.items() if array is not None}
     np.savez_compressed(path, **kept)
-    with pytest.raises(
-        InvalidBundle,
-        match="allow_pickle"
-        if kept.get("always", good.always).dtype == object
-        else "|".join(changes),
-    ):
+    with pytest.raises(InvalidBundle, match=str(path)):
         Shortlist.load(path)
 
 

@@ -207,5 +207,5 @@ def test_the_same_seed_builds_the_same_network() -> None:
     ],
 )
 def test_invalid_configuration_is_refused(changes: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="|".join([*changes, "positions?"])):
+    with pytest.raises(ValueError, match="|".join(changes)):
         tiny_config(**changes)

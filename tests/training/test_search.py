@@ -21,7 +21,7 @@ from service.engine.types import DecodingOptions
 from tests.engine.reference import reference_decode
 from tests.support.prefix_decoder import PrefixDecoder
 from tests.support.tiny_training import VOCABULARY_SIZE, tiny_network
-from training.search.batched import in_batches, search_all, search_together
+from training.search.batched import in_batches, search_together
 from training.search.greedy import greedy
 
 EOS = SPECIAL_IDS.eos
@@ -243,16 +243,6 @@ def test_batched_search_equals_the_search_of_each_sentence(
         assert [h.score for h in ours] == pytest.approx([h.score for h in expected], abs=CLOSE)
         if not undecided(expected):
             assert [h.token_ids for h in ours] == [h.token_ids for h in expected]
-
-
-def test_batch_size_does_not_change_hypotheses() -> None:
-    texts = [(*range(4, 5 + i % 9), SPECIAL_IDS.eos) for i in range(20)]
-    searching = Searching(SPECIAL_IDS, 3, 1.0)
-    whole = dict(search_all(NETWORKS[0], texts, searching, LIMIT))
-    parts = dict(search_all(NETWORKS[0], texts, searching, LIMIT, tokens=40))
-    assert sorted(whole) == sorted(parts) == list(range(20))
-    for place in whole:
-        assert whole[place][0].token_ids == parts[place][0].token_ids
 
 
 @given(

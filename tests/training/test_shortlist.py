@@ -98,17 +98,6 @@ def test_rarest_links_are_evicted(tmp_path: Path) -> None:
     assert table.keys() == {(NONE, 6), (NONE, 7), (4, 6), (5, 7)}
 
 
-def test_toy_lexicon_is_learned(tmp_path: Path) -> None:
-    rng = np.random.default_rng(1)
-    digits = [tuple(rng.integers(4, 14, rng.integers(3, 9)).tolist()) for _ in range(500)]
-    pairs = [(source, tuple(i + 10 for i in reversed(source))) for source in digits]
-    table = as_table(learn_lexicon(Shards.write(tmp_path, pairs), 24, NONE, iterations=10))
-    for digit in range(4, 14):
-        likeliest = max(range(14, 24), key=lambda letter: table[digit, letter])
-        assert likeliest == digit + 10
-        assert table[digit, likeliest] > 0.9
-
-
 PAD, UNK, BOS, EOS = SPECIAL_IDS.pad, SPECIAL_IDS.unk, SPECIAL_IDS.bos, SPECIAL_IDS.eos
 
 SIZES = {"per_source": 100, "frequent": 100}

@@ -22,7 +22,7 @@ from training.figures.curves import Average, History, binned, learning_curves
 from training.figures.gradients import measure
 from training.figures.lengths import in_any_order, padding, wasted
 from training.figures.material import Material
-from training.figures.positions import likeness, positions
+from training.figures.positions import positions
 from training.figures.reversal import reversal
 from training.figures.smoothing import ODDS, penalty
 from training.figures.style import label_of, write
@@ -30,14 +30,6 @@ from training.refusal import Refusal
 from training.run_directory import RunDirectory
 
 PAD = 0
-
-
-def test_similarity_of_sinusoids_depends_on_distance_alone() -> None:
-    alike = likeness(sinusoids(30, 16))
-    for distance in range(30):
-        diagonal = alike.diagonal(distance)
-        torch.testing.assert_close(diagonal, diagonal[:1].expand_as(diagonal), atol=1e-4, rtol=0)
-    torch.testing.assert_close(alike.diagonal(), torch.ones(30))
 
 
 def test_learned_positions_are_drawn_below_the_sinusoids() -> None:
@@ -53,12 +45,6 @@ def test_penalty_is_zero_at_the_smoothed_share(amount: float) -> None:
     assert ODDS[np.argmin(losses)] == pytest.approx(best, rel=0.03)
     assert float(penalty([best], 5, amount, PAD)) == pytest.approx(0, abs=1e-5)
     assert losses.min() >= -1e-5 and losses[0] > 0.1 and losses[-1] > 0.05
-
-
-def test_confidence_without_smoothing_has_no_loss() -> None:
-    losses = penalty(ODDS.tolist(), 5, 0.0, PAD).numpy()
-    np.testing.assert_allclose(losses, -np.log(ODDS / (ODDS + 3)), atol=1e-5)
-    assert (np.diff(losses) < 0).all()
 
 
 def test_with_post_norm_lowest_layers_have_the_smallest_first_gradients() -> None:

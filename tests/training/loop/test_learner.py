@@ -20,7 +20,7 @@ from tests.support.tiny_training import tiny_network, tiny_recipe
 from training.cli import _parser, main
 from training.commands.train import execution_of
 from training.data.batching import BatchLoader
-from training.data.portions import Portion, PortionLoader
+from training.data.portions import PortionLoader
 from training.data.shards import Shards
 from training.loop.execution import Execution, ImpossibleExecution
 from training.loop.learner import Learner, Objective, OutOfMemory
@@ -202,21 +202,6 @@ def test_out_of_memory_error_suggests_settings_and_other_errors_are_unchanged(
     monkeypatch.setattr(taking.network, "encode", raiser(error))
     with pytest.raises(raised, match=message):
         taking.learn(portions(shards).next(), 1)
-
-
-def test_accumulated_bucketed_batches_give_the_same_step(shards: Shards) -> None:
-    """Padding of rows, lengths and positions adds nothing."""
-    found = []
-    for multiple in (1, 4):
-        network = without_dropout()
-        taking = learner(network)
-        batches = BatchLoader(shards, SPECIAL_IDS, 10_000, 1, multiple)
-        portion: Portion = PortionLoader(batches, 1).next()
-        assert portion.batches[0].output_BT.size(1) % multiple == 0
-        found.append((taking.learn(portion, 1).read(), [p.grad for p in network.parameters()]))
-    assert found[0][0] == pytest.approx(found[1][0], rel=1e-5)
-    for one, other in zip(found[0][1], found[1][1], strict=True):
-        torch.testing.assert_close(one, other, atol=1e-6, rtol=1e-4)
 
 
 @pytest.mark.parametrize(
