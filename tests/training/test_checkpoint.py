@@ -22,6 +22,7 @@ def document(network: Transformer, step: int = 1) -> dict[str, Any]:
         "recipe": {"name": "tiny"},
         "vocabulary": {"tokenizer.model": "of some run"},
         "step": step,
+        "random": [torch.get_rng_state()],
         "network": network.state_dict(),
     }
 

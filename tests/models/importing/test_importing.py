@@ -8,9 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
+import httpx
 import numpy as np
 import pytest
+import torch
 from safetensors.numpy import load_file, save_file
+from transformers import MarianMTModel, MarianTokenizer
 
 from models.bundle.bundle import SHORTLIST, Bundle
 from models.bundle.manifest import Direction
@@ -29,6 +32,7 @@ from models.importing.vocabulary import parse
 from models.reference.decoding import greedy_all
 from service.cli import main
 from tests.support.checkpoints import LONGEST, sentences, write_m2m100, write_marian
+from tests.support.server import running
 
 ADD = ("models", "add")
 TAGS = (">>fra<<", ">>pt_BR<<", ">>xx_Deva1<<")
@@ -275,3 +279,26 @@ def test_options_that_a_bundle_cannot_express_are_on_its_card(changed: Path) -> 
     generating(early_stopping=False, no_repeat_ngram_size=3)(changed)
     unmapped = read_checkpoint(changed).unmapped
     assert unmapped == ("no_repeat_ngram_size 3", "early_stopping False")
+
+
+@pytest.mark.slow
+def test_server_translates_as_transformers_does(tmp_path: Path) -> None:
+    checkpoint = tmp_path / "opus"
+    write_marian(checkpoint, taught=True)
+    arguments = [*ADD, str(checkpoint), "--bundles", str(tmp_path / "bundles")]
+    assert main([*arguments, "--precisions", "fp32"]) == 0
+    reference = MarianMTModel.from_pretrained(checkpoint).eval()
+    tokenizer = MarianTokenizer.from_pretrained(checkpoint)
+    texts = sentences("source", 12, seed=11)
+    with torch.inference_mode(), running(tmp_path / "bundles", "--real") as server:
+        for text in texts:
+            ids = tokenizer(text, return_tensors="pt")
+            longest = 3 * ids.input_ids.size(1) + 20
+            written = reference.generate(**ids, max_length=longest + 1, forced_eos_token_id=None)
+            expected = tokenizer.decode(written[0], skip_special_tokens=True)
+            answer = httpx.post(
+                f"{server.address}/translate",
+                # By default the service forbids ending at once, and renormalises.
+                json={"q": text, "source": "de", "target": "en", "min_decoding_length": 0},
+            )
+            assert answer.json()["translatedText"] == expected

@@ -51,6 +51,8 @@ def test_prefetch_stops_at_depth() -> None:
         wait_until(lambda: source.fetched == 4)
         time.sleep(0.02)
         assert source.fetched == 4
+    with pytest.raises(ValueError, match="least"):
+        Prefetcher(source, 0)
 
 
 def test_waiting_for_a_slow_source_is_measured() -> None:

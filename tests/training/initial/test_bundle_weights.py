@@ -173,4 +173,4 @@ def test_graphs_that_contradict_the_manifest_or_have_unknown_positions_are_refus
     for side in (network.source_embedding, network.target_embedding):
         side.positions.add_(0.01)
     with pytest.raises(InvalidBundle, match="position_table"):
-        read_network(write_bundle(network, tmp_path / "bundle", ("fp32",)))
+        read_network(write_bundle(network, tmp_path / "other", ("fp32",)))
