@@ -263,23 +263,6 @@ def test_a_too_long_paragraph_is_refused_with_its_line() -> None:
         ("[^1]: one\n\n    two\n\n    - three\n\n          code\n", ["one", "two", "three"]),
         ("[^1]: one\n\n    ```\n    code\n    ```\n", ["one"]),
         ("[^1]:\n    one\n", ["one"]),
-    ],
-)
-def test_footnote_definitions_keep_their_lines(source: str, texts: list[str]) -> None:
-    for newline in ("\n", "\r\n"):
-        content = source.replace("\n", newline)
-        document = open_markdown(content.encode())
-        assert [s.text for s in document.texts] == texts
-        written = shouted(document).decode()
-        assert written.split(newline) == [
-            line if "code" in line or "http" in line else line.upper()
-            for line in source.split("\n")
-        ]
-
-
-@pytest.mark.parametrize(
-    ("source", "texts"),
-    [
         ("> [!WARNING]\n> one two\n", ["one two"]),
         ("> [!NOTE]  \n> - one\n>\n> # two\n", ["one", "two"]),
         ("> > [!tip]\n> > one\n", ["one"]),
@@ -292,11 +275,14 @@ def test_footnote_definitions_keep_their_lines(source: str, texts: list[str]) ->
         ("> one\n:::\n", ["one"]),
     ],
 )
-def test_markers_of_alerts_and_directives_keep_their_lines(source: str, texts: list[str]) -> None:
+def test_footnotes_and_markers_of_alerts_and_directives_keep_their_lines(
+    source: str, texts: list[str]
+) -> None:
     for newline in ("\n", "\r\n"):
-        document = open_markdown(source.replace("\n", newline).encode())
+        content = source.replace("\n", newline)
+        document = open_markdown(content.encode())
         assert [s.text for s in document.texts] == texts
-        kept = re.split(r"(:+ ?\w+|\{.*|\[!\w+\])", source.replace("\n", newline))
+        kept = re.split(r"(:::+ ?\w+|\{.*|\[!\w+\]|code|http\S*|\[a\])", content)
         assert shouted(document).decode() == "".join(
             part if number % 2 else part.upper() for number, part in enumerate(kept)
         )

@@ -87,7 +87,7 @@ def test_imported_bundle_with_two_tokenizers_is_fine_tuned(separate: bool, tmp_p
     write_marian(checkpoint, separate=separate, encoder_layers=1, decoder_layers=1)
     bundles = tmp_path / "bundles"
     memory = tmp_path / "memory.tsv"
-    sides = (sentences(side, 200, seed=3) for side in ("source", "target"))
+    sides = (sentences(side, 80, seed=3) for side in ("source", "target"))
     memory.write_text("".join(f"{a}\t{b}\n" for a, b in zip(*sides, strict=True)))
     (tmp_path / "texts.de").write_text("\n".join(sentences("source", 12, seed=9)))
     old, _ = import_model(checkpoint, bundles, texts=[(None, tmp_path / "texts.de")])
