@@ -153,3 +153,27 @@ async def test_accepted_requests_are_answered_when_the_server_stops(settings: Se
         assert not asked.done()
         backend.gate.set()
         assert (await asked).json()["translatedText"] == "HALLO"
+
+
+async def test_work_beyond_the_queue_gets_503_with_retry_after(settings: Settings) -> None:
+    backend = gated()
+    async with served(settings, backend) as running, running.client() as client:
+        backend.gate.clear()
+        full = {**BODY, "q": [f"{number:03} " + "x" * 40 for number in range(40)]}
+        asked = asyncio.create_task(client.post("/translate", json=full))
+        await until(lambda: running.service.translator.in_flight)
+        refused = await client.post("/translate", json={**BODY, "q": ["y" * 50] * 9})
+        assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
+        assert refused.json()["error"].startswith("too much is being translated")
+        backend.gate.set()
+        assert (await asked).status_code == 200
+
+
+async def test_request_to_a_stopped_engine_gets_503(settings: Settings) -> None:
+    async with served(settings, gated()) as running, running.client() as client:
+        await running.service.repository.catalogue.models[0].engine.close()
+        response = await client.post("/translate", json=BODY)
+        assert (response.status_code, response.json()["error"]) == (
+            503,
+            "the engine is not running",
+        )
