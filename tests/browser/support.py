@@ -135,10 +135,14 @@ class Visit:
         sync_api.expect(self.find("#attention-body")).to_be_visible()
         sync_api.expect(self.find("#attention-body")).to_have_attribute("aria-busy", "false")
 
+    def show(self, view: str) -> None:
+        """Choose a view of the panel: ``map``, ``lines`` or ``search``."""
+        self.find(f"input[name=view][value={view}]").locator("..").click()
+
     def show_search(self, text: str = TEXT) -> dict[str, Any]:
         """Open the view of the search of the first sentence, and return the tree it shows."""
         self.explain(text)
-        self.find("input[name=view][value=search]").locator("..").click()
+        self.show("search")
         sync_api.expect(self.find("#attention-body")).to_have_attribute("aria-busy", "false")
         asked = self.requests_to("/search?")[-1].url
         search: dict[str, Any] = self.answer(asked.removeprefix(self.address))

@@ -96,31 +96,36 @@ def kept_to_the_end(search: Search) -> Candidate:
     return next(each for each in last if each["fate"] == "kept")
 
 
-ENDS: dict[str, tuple[Callable[[Search], Candidate], str]] = {
-    "continued": (of_fate("kept"), "Kept, and continued in the next step. This is on the way"),
-    "overtaken": (overtaken, "Kept, but other candidates overtook all its continuations."),
-    "pruned": (of_fate("pruned"), "Pruned: 4 candidates of this step are better, the last of them"),
-    "finished": (of_fate("finished"), "Finished: the sentence ends here, with the score −"),
-    "dropped": (of_fate("dropped"), "Dropped: only the best candidates"),
-    "kept": (kept_to_the_end, "Kept until the search ended."),
-}
+ENDS: list[tuple[Callable[[Search], Candidate], str]] = [
+    (of_fate("kept"), "Kept, and continued in the next step. This is on the way"),
+    (overtaken, "Kept, but other candidates overtook all its continuations."),
+    (of_fate("pruned"), "Pruned: 4 candidates of this step are better, the last of them"),
+    (of_fate("finished"), "Finished: the sentence ends here, with the score −"),
+    (of_fate("dropped"), "Dropped: only the best candidates"),
+    (kept_to_the_end, "Kept until the search ended."),
+]
 
 
-@pytest.mark.parametrize("end", ENDS)
-def test_end_of_a_branch_is_explained_on_hover_and_focus(visit: Visit, end: str) -> None:
+def test_end_of_a_branch_is_explained_on_hover_and_focus(visit: Visit) -> None:
     search = visit.show_search()
-    find, words = ENDS[end]
-    candidate = find(search)
-    node = visit.find(f"#tree .node[data-id='{candidate['id']}']")
     caption = visit.find("#search-caption")
-    node.hover()
-    expect(caption).to_contain_text(words)
-    expect(caption).to_contain_text(f"score {candidate['score']:.2f}.".replace("-", "−"))
-    visit.page.mouse.move(0, 0)
-    expect(caption).to_be_empty()
-    node.focus()
-    expect(caption).to_contain_text(words)
-    expect(node).to_have_accessible_name(caption.inner_text())
+    for find, words in ENDS:
+        candidate = find(search)
+        node = visit.find(f"#tree .node[data-id='{candidate['id']}']")
+        node.hover()
+        expect(caption).to_contain_text(words)
+        expect(caption).to_contain_text(f"score {candidate['score']:.2f}.".replace("-", "−"))
+        visit.page.mouse.move(0, 0)
+        expect(caption).to_be_empty()
+        node.focus()
+        expect(caption).to_contain_text(words)
+        expect(node).to_have_accessible_name(caption.inner_text())
+        node.blur()
+    for format, beginning in (("svg", b"<?xml"), ("png", b"\x89PNG"), ("json", b"{")):
+        with visit.page.expect_download() as download:
+            visit.find(f"#search-{format}").click()
+        assert download.value.suggested_filename == f"search.{format}"
+        assert Path(download.value.path()).read_bytes().startswith(beginning)
 
 
 def test_arrow_keys_walk_through_the_tree(visit: Visit) -> None:
@@ -142,17 +147,6 @@ def test_arrow_keys_walk_through_the_tree(visit: Visit) -> None:
     for key, identity in walk:
         visit.page.keyboard.press(key)
         expect(visit.find(f"#tree .node[data-id='{identity}']")).to_be_focused()
-
-
-@pytest.mark.parametrize(
-    ("format", "beginning"), [("svg", b"<?xml"), ("png", b"\x89PNG"), ("json", b"{")]
-)
-def test_search_can_be_downloaded(visit: Visit, format: str, beginning: bytes) -> None:
-    visit.show_search()
-    with visit.page.expect_download() as download:
-        visit.find(f"#search-{format}").click()
-    assert download.value.suggested_filename == f"search.{format}"
-    assert Path(download.value.path()).read_bytes().startswith(beginning)
 
 
 def test_search_that_found_another_translation_is_marked(visit: Visit) -> None:
@@ -177,18 +171,15 @@ def test_search_of_another_sentence_is_shown_when_it_is_chosen(visit: Visit) -> 
     expect(visit.find("#search-step-name")).to_have_text("Step 5 of 5")
 
 
-def test_refusal_of_the_search_is_shown_in_its_place(visit: Visit) -> None:
+def test_refused_search_and_that_of_a_changed_translation_are_named(visit: Visit) -> None:
     visit.refuse("search?*", status=503, json={"error": "the server is full"})
     visit.explain()
-    visit.find("input[name=view][value=search]").locator("..").click()
+    visit.show("search")
     expect(visit.find("#search-caption")).to_have_text("the server is full")
     expect(visit.find("#tree")).to_be_hidden()
-    visit.find("input[name=view][value=map]").locator("..").click()
+    visit.show("map")
     expect(visit.find("#heat-map")).to_be_visible()
-
-
-def test_changed_translation_has_no_search(visit: Visit) -> None:
-    visit.show_search()
+    visit.show("search")
     visit.find("#alternatives summary").click()
     visit.find("#alternative-list button").first.click()
     expect(visit.find("#search-caption")).to_contain_text("A changed translation has no search")

@@ -53,28 +53,31 @@ async def test_translation_equals_http_response(client: Client, http: httpx.Clie
 
 
 @pytest.mark.parametrize("kind", ["cross", "encoder", "decoder"])
-def test_attention_equals_endpoint_and_rows_sum_to_one(
+def test_attention_equals_endpoint_and_that_of_given_texts(
     client: Client, http: httpx.Client, kind: Any
 ) -> None:
-    texts = ["Ein Hund.", CAPTION]
-    translation = client.translate(texts, source="de", target="en", attention=True)[1]
+    pair: dict[str, Any] = {"source": "de", "target": "en"}
+    translation = client.translate(["Ein Hund.", CAPTION], **pair, attention=True)[1]
     found = client.attention(translation, kind=kind, layer="all", head="all", sentence=1)
     place = {"text": 1, "sentence": 1, "kind": kind, "layer": "all", "head": "all"}
     answer = answered(http.get(f"/translations/{translation.id}/attention", params=place))
     layers = 6 if kind == "encoder" else 2
     assert found.weights.shape == (layers, 4, len(answer["rows"]), len(answer["columns"]))
-    assert np.allclose(found.weights.sum(-1), 1, atol=1e-5)
     maps = np.array([each["weights"] for each in answer["maps"]]).reshape(found.weights.shape)
     assert np.allclose(found.weights, maps, atol=1e-6)
     for name in ("rows", "columns", "layers", "heads"):
         assert list(getattr(found, name)) == answer[name]
-
-    last = client.attention(translation, kind=kind, sentence=1)
-    assert (last.layers, last.heads) == ((layers - 1,), "mean")
-    assert np.allclose(last.weights[0, 0], found.weights[-1].mean(0), atol=1e-6)
     some = client.attention(translation, kind=kind, layer=[1, 0], head=3, sentence=1)
     assert (some.layers, some.heads) == ((0, 1), (3,))
     assert np.array_equal(some.weights, found.weights[[0, 1], 3:])
+
+    [leg] = client.legs(translation)
+    texts = leg.sentences[1].source, leg.sentences[1].target
+    given = client.attention_of(*texts, kind=kind, layer="all", head="all", **pair)
+    assert np.allclose(given.weights, found.weights, atol=1e-5)
+    assert client.alignment(translation, sentence=1) == client.alignment_of(*texts, **pair)
+    score = client.score(*texts, **pair)
+    assert score.score == pytest.approx(leg.sentences[1].score, abs=1e-3)
 
 
 def test_search_has_the_path_to_the_translation(client: Client) -> None:
@@ -87,21 +90,3 @@ def test_search_has_the_path_to_the_translation(client: Client) -> None:
     assert search.reproduced
     assert {len(step) for step in search.steps} == {8}
     assert {each.fate for each in search.path} == {"kept", "finished"}
-
-
-def test_inspection_of_given_texts_equals_that_of_translation(client: Client) -> None:
-    translation = client.translate("Zwei Hunde.", source="de", target="en", attention=True)
-    pair: dict[str, Any] = {"source": "de", "target": "en"}
-    kept = client.attention(translation, layer="all", head="all")
-    given = client.attention_of("Zwei Hunde.", translation.text, layer="all", head="all", **pair)
-    assert np.allclose(given.weights, kept.weights, atol=1e-5)
-    assert (given.rows, given.columns) == (kept.rows, kept.columns)
-    assert (given.layers, given.heads) == (kept.layers, kept.heads)
-    assert client.alignment(translation) == client.alignment_of(
-        "Zwei Hunde.", translation.text, **pair
-    )
-    [leg] = client.legs(translation)
-    assert leg.sentences[0].target_pieces == kept.rows
-    assert (leg.decoder_layers, leg.heads) == kept.weights.shape[:2]
-    score = client.score("Zwei Hunde.", translation.text, **pair)
-    assert score.score == pytest.approx(leg.sentences[0].score, abs=1e-3)
