@@ -59,7 +59,7 @@ def test_service_and_training_have_every_gpu_and_none_in_the_cpu_file() -> None:
     assert PROJECT_CPU["services"].keys() == SERVICES.keys()
     for name, service in PROJECT_CPU["services"].items():
         assert not service["deploy"]["resources"].get("reservations", {}).get("devices"), name
-    for name in ("service", "training"):
+    for name in ("training", "service"):
         (device,) = SERVICES[name]["deploy"]["resources"]["reservations"]["devices"]
         assert device["capabilities"] == ["gpu"]
     assert device["count"] == Settings().gpus == "all"

@@ -166,8 +166,8 @@ def test_pod_has_enough_time_to_drain(overlay: str) -> None:
     liveness = container["livenessProbe"]
     # A draining pod is not ready, but must not be restarted as dead.
     assert liveness["periodSeconds"] * liveness["failureThreshold"] > waits + seconds
-    seconds = plan_of(Arguments(gpus=1), Settings()).shutdown_seconds
-    assert pod_specs()["ray-worker"]["terminationGracePeriodSeconds"] > seconds
+    replica = plan_of(Arguments(gpus=1), Settings()).shutdown_seconds
+    assert pod_specs()["ray-worker"]["terminationGracePeriodSeconds"] > replica
 
 
 @every_overlay

@@ -95,6 +95,28 @@ def test_committed_bundle_is_complete_and_states_its_quality() -> None:
     }
 
 
+SAME = {"Mädchen": "girl", "roten": "red", "Kleid": "dress", ".": "."}
+GIRL = {
+    "de": "Ein kleines Mädchen in einem roten Kleid isst einen Apfel.",
+    "en": "A little girl in a red dress is eating an apple.",
+}
+
+
+@pytest.mark.parametrize(("source", "target"), [("de", "en"), ("en", "de")])
+def test_words_of_equal_meaning_are_aligned(client: httpx.Client, source: str, target: str) -> None:
+    body = {"source": source, "target": target, "alignment": True, "layer": "all", "head": "all"}
+    texts = {"source_text": GIRL[source], "target_text": GIRL[target]}
+    answer = client.post("/attention", json=body | texts).json()
+    words = {side: answer["alignment"][f"{side}_words"] for side in ("source", "target")}
+    linked = {
+        tuple(words[side][link[side]]["text"] for side in ("source", "target"))
+        for link in answer["alignment"]["links"]
+    }
+    assert {pair if source == "de" else pair[::-1] for pair in SAME.items()} <= linked
+    for each in answer["maps"]:
+        assert all(abs(sum(row) - 1) < 1e-4 for row in each["weights"])
+
+
 def test_any_beginning_is_kept(client: httpx.Client) -> None:
     wholes = [translate(client, caption) for caption in CAPTIONS[:4]]
     beginnings = [whole[:length] for whole in wholes for length in (1, 2, 5, 9, 14, 23)]
