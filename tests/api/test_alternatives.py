@@ -31,11 +31,18 @@ async def test_words_are_ranked_by_probability_each_with_its_translation(
         assert each["translation"] == f"ZU {each['word']} XY"
 
 
-async def test_limit_and_least_probability_are_kept(client: httpx.AsyncClient) -> None:
+async def test_limit_least_probability_words_before_and_language_are_kept(
+    client: httpx.AsyncClient,
+) -> None:
     answer = await found(client, q="ab", position=0, limit=2)
     assert len(answer["alternatives"]) == 2
     answer = await found(client, q="ab", position=0, min_probability=0.5)
     assert [each["word"] for each in answer["alternatives"]] == ["AB"]
+    answer = await found(client, q="zu ab", translation="Qq?ß AB", position=5)
+    assert all(each["translation"].startswith("Qq?ß ") for each in answer["alternatives"])
+    answer = await found(client, q="Das Wetter ist heute schön.", source="auto", position=0)
+    assert answer["detectedLanguage"]["language"] == "de"
+    assert answer["model"] == "shout-de-en"
 
 
 async def test_only_the_sentence_with_the_place_changes(client: httpx.AsyncClient) -> None:
@@ -47,14 +54,3 @@ async def test_only_the_sentence_with_the_place_changes(client: httpx.AsyncClien
     assert answer["alternatives"][0]["word"] == "AB"
     for each in answer["alternatives"]:
         assert each["translation"] == given.replace("AB", each["word"])
-
-
-async def test_language_is_detected(client: httpx.AsyncClient) -> None:
-    answer = await found(client, q="Das Wetter ist heute schön.", source="auto", position=0)
-    assert answer["detectedLanguage"]["language"] == "de"
-    assert answer["model"] == "shout-de-en"
-
-
-async def test_words_before_the_place_are_kept(client: httpx.AsyncClient) -> None:
-    answer = await found(client, q="zu ab", translation="Qq?ß AB", position=5)
-    assert all(each["translation"].startswith("Qq?ß ") for each in answer["alternatives"])

@@ -47,6 +47,8 @@ def test_every_module_and_style_sheet_is_in_a_bundle_or_on_the_page() -> None:
     page = (STATIC / "index.html").read_text("utf-8")
     assert set(sources) == used | set(re.findall(r'src="static/([a-z]+\.js)"', page))
     assert sorted(path.name for path in STATIC.glob("*.css")) == sorted(pages._STYLES)
+    for path in set(STATIC.iterdir()) - {STATIC / "strings.js"}:
+        assert len(path.read_text("utf-8").splitlines()) < 300, path.name
 
 
 async def test_bundles_have_all_files_and_are_compressed_and_revalidated(
@@ -89,15 +91,17 @@ def test_module_that_cannot_be_joined_is_named(tmp_path: Path, text: str, messag
         joined_modules(tmp_path, "a.js")
 
 
-async def test_content_security_policy_allows_only_own_resources(client: httpx.AsyncClient) -> None:
-    policy = (await client.get("/")).headers["content-security-policy"]
+async def test_content_security_policy_allows_only_own_resources_and_scripts_by_hash(
+    client: httpx.AsyncClient,
+) -> None:
+    head, page = await client.head("/"), await client.get("/")
+    assert (head.status_code, head.content) == (200, b"")
+    assert head.headers["content-length"] == page.headers["content-length"]
+    policy = page.headers["content-security-policy"]
     directives = dict(directive.split(" ", 1) for directive in policy.split("; "))
     assert directives.pop("default-src") == "'none'"
     assert directives.pop("require-trusted-types-for") == "'script'"
     assert set(directives.values()) == {"'self'", "'none'"}
-
-
-async def test_api_page_allows_its_own_scripts_by_hash(client: httpx.AsyncClient) -> None:
     response = await client.get("/docs")
     policy = response.headers["content-security-policy"]
     directives = dict(directive.split(" ", 1) for directive in policy.split("; "))
@@ -116,14 +120,3 @@ async def test_opensearch_description_has_the_address_of_the_service(
     root = ElementTree.fromstring(response.text)
     (url,) = root.iter("{http://a9.com/-/spec/opensearch/1.1/}Url")
     assert url.get("template") == f"{client.base_url}/?text={{searchTerms}}".replace("//?", "/?")
-
-
-def test_no_file_of_the_page_is_long_but_the_table_of_strings() -> None:
-    for path in set(STATIC.iterdir()) - {STATIC / "strings.js"}:
-        assert len(path.read_text("utf-8").splitlines()) < 300, path.name
-
-
-async def test_head_request_for_the_page_returns_its_length(client: httpx.AsyncClient) -> None:
-    head, page = await client.head("/"), await client.get("/")
-    assert (head.status_code, head.content) == (200, b"")
-    assert head.headers["content-length"] == page.headers["content-length"]
