@@ -67,6 +67,10 @@ async def test_probes_say_that_the_service_lives_and_why_it_is_not_ready(
     readiness = await refused_readiness(client)
     assert (readiness["status"], readiness["models"]) == ("draining", OFFERED)
     assert (await client.get("/livez")).status_code == 200
+    for path, field in (("/translate", "error"), ("/v2/translate", "message")):
+        refused = await client.post(path, json={})
+        assert refused.status_code == 503
+        assert refused.json() == {field: "the service is shutting down; try again"}
     await service.repository.close()
     assert not any(engine.alive for engine in engines)
 

@@ -199,17 +199,6 @@ def test_lines_lead_from_each_piece_to_others_and_are_walked_by_keys(
     assert "→" in (rows.first.get_attribute("aria-label") or "")
 
 
-def test_each_sentence_can_be_selected(visit: Visit) -> None:
-    visit.explain(TWO_SENTENCES)
-    expect(visit.find("#sentence option")).to_have_count(2)
-    first = visit.find("#source-words").inner_text()
-    visit.find("#sentence").select_option("1")
-    expect(visit.find("#source-words")).not_to_have_text(first)
-    expect(visit.find("#source-words .word")).to_have_text(
-        [word["text"] for word in shown_alignment(visit, 1)["source_words"]]
-    )
-
-
 def test_alternative_has_its_own_attention(visit: Visit) -> None:
     visit.explain()
     visit.find("#alternatives summary").click()
@@ -281,13 +270,20 @@ def test_all_heads_are_drawn_on_one_scale(visit: Visit) -> None:
     assert ordered[0] > ordered[-1]
 
 
-def test_words_stay_in_sight_below_the_pointer(visitor: Any) -> None:
+def test_each_sentence_can_be_selected_and_its_words_stay_in_sight(visitor: Any) -> None:
     visit = visitor(viewport={"width": 1280, "height": 720})
-    visit.explain()
+    visit.explain(TWO_SENTENCES)
+    expect(visit.find("#sentence option")).to_have_count(2)
+    first = visit.find("#source-words").inner_text()
+    visit.find("#sentence").select_option("1")
+    expect(visit.find("#source-words")).not_to_have_text(first)
+    expect(visit.find("#source-words .word")).to_have_text(
+        [word["text"] for word in shown_alignment(visit, 1)["source_words"]]
+    )
     visit.find("#heat-map .heat-rows span").last.scroll_into_view_if_needed()
     visit.find("#heat-map .heat-rows span").last.hover()
-    expect(visit.find("#source-words")).to_be_in_viewport(ratio=1)
-    expect(visit.find("#target-words")).to_be_in_viewport(ratio=1)
+    for words in ("#source-words", "#target-words"):
+        expect(visit.find(words)).to_be_in_viewport(ratio=1)
 
 
 def test_cells_stay_below_the_labels_on_a_phone(visitor: Any) -> None:

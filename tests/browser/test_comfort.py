@@ -132,28 +132,23 @@ def test_colour_scheme_follows_the_system_until_one_is_chosen(visitor: Visitor) 
     expect(tab.find("html")).to_have_attribute("data-theme", "light")
 
 
-def test_reduced_motion_disables_animations(visitor: Visitor) -> None:
+def test_page_works_below_a_path_prefix_and_without_motion(visitor: Visitor) -> None:
     visit = visitor(reduced_motion="reduce")
-    visit.explain()
-    moving = """() => [...document.querySelectorAll("*")].filter((element) => {
-        const { transitionDuration, animationName } = getComputedStyle(element);
-        return transitionDuration !== "0s" || animationName !== "none";
-    }).length"""
-    assert visit.page.evaluate(moving) == 0
-
-
-def test_page_works_below_a_path_prefix(visitor: Visitor) -> None:
-    visit = visitor()
     below = f"{visit.address}some/path/"
 
-    def forward(route: object) -> None:
-        url = route.request.url.replace("some/path/", "")  # type: ignore[attr-defined]
-        route.fulfill(response=route.fetch(url=url))  # type: ignore[attr-defined]
+    def forward(route: Any) -> None:
+        url = route.request.url.replace("some/path/", "")
+        route.fulfill(response=route.fetch(url=url))
 
     visit.page.route(f"{below}**", forward)
     visit.address = below
     visit.explain()
     expect(visit.find("#heat-map")).to_be_visible()
+    moving = """() => [...document.querySelectorAll("*")].filter((element) => {
+        const { transitionDuration, animationName } = getComputedStyle(element);
+        return transitionDuration !== "0s" || animationName !== "none";
+    }).length"""
+    assert visit.page.evaluate(moving) == 0
 
 
 def test_forced_colours_show_lit_words_and_the_chosen_kind(visitor: Visitor) -> None:

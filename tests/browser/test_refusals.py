@@ -135,7 +135,7 @@ def test_key_prompt_leaves_the_focus_in_a_text_that_is_being_written(visit: Visi
     expect(visit.find("#key-value")).to_have_value("")
 
 
-def test_undetectable_text_leaves_nothing_of_the_former_translation(visit: Visit) -> None:
+def test_undetectable_texts_and_unknown_languages_are_said_to_be_so(visit: Visit) -> None:
     visit.open("#source=auto&target=en&text=" + TEXT)
     expect(visit.find("#detected")).to_contain_text("sure")
     visit.find("#source-text").fill("مرحبا بالعالم كيف حالك")
@@ -146,18 +146,11 @@ def test_undetectable_text_leaves_nothing_of_the_former_translation(visit: Visit
     expect(visit.find("#copy")).to_be_hidden()
     expect(visit.find("#alternatives")).to_be_hidden()
     visit.forgive("400")
-
-
-@pytest.mark.parametrize("text", ["12345", "https://example.org/a"])
-def test_text_without_a_language_is_said_to_be_in_none(visit: Visit, text: str) -> None:
-    visit.open("#source=auto&target=en&text=")
-    visit.find("#source-text").fill(text)
-    expect(visit.find("#target-text")).to_have_text(text)
-    expect(visit.find("#hint")).to_be_hidden()
-    expect(visit.find("#detected")).to_be_empty()
-
-
-def test_unknown_languages_of_a_link_are_named(visit: Visit) -> None:
+    for text in ("12345", "https://example.org/a"):
+        visit.find("#source-text").fill(text)
+        expect(visit.find("#target-text")).to_have_text(text)
+        expect(visit.find("#hint")).to_be_hidden()
+        expect(visit.find("#detected")).to_be_empty()
     visit.open("#source=tlh&target=en&text=" + TEXT)
     expect(visit.find("#hint")).to_contain_text("does not translate: tlh")
     visit.find("#source-text").press_sequentially("!")

@@ -31,9 +31,21 @@ def path_of(search: Search) -> list[Candidate]:
     return path
 
 
-def test_slider_shows_the_tree_step_by_step(visit: Visit) -> None:
+def test_path_of_the_winner_is_marked_and_the_slider_shows_the_tree_by_steps(visit: Visit) -> None:
     search = visit.show_search()
     expect(visit.find("#maps")).to_be_hidden()
+    path = path_of(search)
+    ids = visit.find("#tree .node.wins").evaluate_all("all => all.map((e) => +e.dataset.id)")
+    assert ids == [each["id"] for each in path]
+    assert "".join(each["piece"] for each in path).replace("▁", " ").removesuffix("</s>") == (
+        " " + visit.find("#target-text").inner_text()
+    )
+    assert visit.find("#tree .node").nth(0).inner_text() == path[0]["piece"].lstrip("▁")
+    expect(visit.find("#tree path.wins")).to_have_count(len(path) - 1)
+    named = visit.find("#tree .node").evaluate_all(
+        "all => all.filter((e) => e.ariaLabel.includes('way to the translation')).length"
+    )
+    assert named == len(path)
     slider, sizes = (
         visit.find("#search-step"),
         [len(each["candidates"]) for each in search["steps"]],
@@ -57,23 +69,6 @@ def test_slider_shows_the_tree_step_by_step(visit: Visit) -> None:
     slider.focus()
     visit.page.keyboard.press("End")
     expect(visit.find("#tree .node:visible")).to_have_count(sum(sizes))
-
-
-def test_path_of_the_winner_is_marked(visit: Visit) -> None:
-    search = visit.show_search()
-    path = path_of(search)
-    winners = visit.find("#tree .node.wins")
-    ids = winners.evaluate_all("all => all.map((e) => Number(e.dataset.id))")
-    assert ids == [each["id"] for each in path]
-    assert "".join(each["piece"] for each in path).replace("▁", " ").removesuffix("</s>") == (
-        " " + visit.find("#target-text").inner_text()
-    )
-    assert visit.find("#tree .node").nth(0).inner_text() == path[0]["piece"].lstrip("▁")
-    expect(visit.find("#tree path.wins")).to_have_count(len(path) - 1)
-    named = visit.find("#tree .node").evaluate_all(
-        "all => all.filter((e) => e.ariaLabel.includes('way to the translation')).length"
-    )
-    assert named == len(path)
 
 
 def of_fate(fate: str) -> Callable[[Search], Candidate]:
@@ -164,22 +159,18 @@ def test_search_that_found_another_translation_is_marked(visit: Visit) -> None:
     expect(visit.find("#search-caption")).to_have_text(note)
 
 
-def test_search_of_another_sentence_is_shown_when_it_is_chosen(visit: Visit) -> None:
-    visit.show_search(f"{TEXT} Zwei Hunde.")
-    visit.find("#sentence").select_option("1")
-    expect(visit.find("#tree .node").first).to_have_text("Two")
-    expect(visit.find("#search-step-name")).to_have_text("Step 5 of 5")
-
-
-def test_refused_search_and_that_of_a_changed_translation_are_named(visit: Visit) -> None:
+def test_search_of_another_sentence_and_reasons_for_none_are_shown(visit: Visit) -> None:
     visit.refuse("search?*", status=503, json={"error": "the server is full"})
-    visit.explain()
+    visit.explain(f"{TEXT} Zwei Hunde.")
     visit.show("search")
     expect(visit.find("#search-caption")).to_have_text("the server is full")
     expect(visit.find("#tree")).to_be_hidden()
     visit.show("map")
     expect(visit.find("#heat-map")).to_be_visible()
     visit.show("search")
+    visit.find("#sentence").select_option("1")
+    expect(visit.find("#tree .node").first).to_have_text("Two")
+    expect(visit.find("#search-step-name")).to_have_text("Step 5 of 5")
     visit.find("#alternatives summary").click()
     visit.find("#alternative-list button").first.click()
     expect(visit.find("#search-caption")).to_contain_text("A changed translation has no search")

@@ -123,29 +123,20 @@ def aftermath(tmp_path_factory: pytest.TempPathFactory) -> Aftermath:
         )
 
 
-def test_both_replicas_answer(aftermath: Aftermath) -> None:
-    assert len(aftermath.before) == REPLICAS
-    assert all(each.translated > 0 for each in aftermath.before.values())
-
-
 def test_every_request_is_answered_if_the_client_retries(aftermath: Aftermath) -> None:
     assert len(aftermath.heard.translations) == REQUESTS
     assert all(text.startswith("A") for text in aftermath.heard.translations)
-
-
-def test_only_503_is_returned_and_always_with_retry_after(aftermath: Aftermath) -> None:
     assert {status for status, _ in aftermath.heard.refused} <= {503}
     assert all(after is not None for _, after in aftermath.heard.refused)
 
 
-def test_a_killed_replica_is_replaced(aftermath: Aftermath) -> None:
+def test_a_killed_replica_is_replaced_and_metrics_of_each_balance(aftermath: Aftermath) -> None:
     before, after = aftermath.replicas
     assert aftermath.killed not in after
     assert len(after) == REPLICAS
     assert len(after - before) == 1
-
-
-def test_metrics_of_each_replica_balance(aftermath: Aftermath) -> None:
+    assert len(aftermath.before) == REPLICAS
+    assert all(each.translated > 0 for each in aftermath.before.values())
     assert all(each.balance() for each in (*aftermath.before.values(), *aftermath.after.values()))
     survivors = {each.started for each in aftermath.before.values()}
     assert sum(each.started in survivors for each in aftermath.after.values()) == REPLICAS - 1

@@ -172,24 +172,3 @@ async def test_glossary_without_dictionaries_is_made_and_gets_them_later(
         assert (await client.put(f"{path}/dictionaries", json=DICTIONARY)).status_code == 200
         assert len((await client.get(path)).json()["dictionaries"]) == 1
         await client.delete(path)
-
-
-def as_form(fields: dict[str, Any]) -> dict[str, str]:
-    """The form of DeepL's clients for Node, Java and .NET."""
-    form = {name: value for name, value in fields.items() if isinstance(value, str)}
-    for number, dictionary in enumerate(fields.get("dictionaries", ())):
-        form |= {f"dictionaries[{number}].{name}": value for name, value in dictionary.items()}
-    return form
-
-
-async def test_form_with_bracketed_names_makes_and_changes_a_glossary(
-    client: httpx.AsyncClient,
-) -> None:
-    glossary, path = await made(client, data=as_form(BOTH))
-    assert glossary["dictionaries"] == (await made(client, json=BOTH))[0]["dictionaries"]
-    change = {"name": "renamed", "dictionaries": [MORE]}
-    changed = (await client.patch(path, data=as_form(change))).json()
-    assert changed["name"] == "renamed"
-    assert changed["dictionaries"][0]["entry_count"] == 2
-    replaced = await client.put(f"{path}/dictionaries", data=MORE)
-    assert replaced.json()["entry_count"] == 1
