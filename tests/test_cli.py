@@ -22,7 +22,7 @@ from service.state.database import Database
 from service.state.keys import KeyStore
 from tests.models.tiny import MANIFEST, tiny_files
 from tests.support.programs import python
-from tests.support.shouting import put_broken_bundle, put_bundle
+from tests.support.toy import put_broken_bundle, put_bundle
 
 
 @pytest.fixture
@@ -261,7 +261,7 @@ import sys
 import time
 from service import bootstrap, cli
 from service.commands import translate
-from tests.support.shouting import load_shouting
+from tests.support.toy import load_shouting
 translate.local_translator = lambda *given: bootstrap.local_translator(*given, load_shouting)
 sys.exit(cli.main())
 """

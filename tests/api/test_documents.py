@@ -14,7 +14,7 @@ from service.settings import Settings
 from tests.api.answers import DE_EN, answered, refused
 from tests.documents.test_every_format import FILES, HOSTILE, hostile
 from tests.support.asgi import client_of, connected
-from tests.support.shouting import load_shouting
+from tests.support.toy import load_shouting
 
 DEEPL_DE_EN = {"source_lang": "DE", "target_lang": "EN-US"}
 TEXT = "eins ist da.\r\n\r\n  zwei ist da.\n"

@@ -18,7 +18,7 @@ from service.settings import Settings
 from service.translation.loaded_model import LoadedModel
 from tests.api.answers import DE_EN
 from tests.support.asgi import client_of
-from tests.support.shouting import BROKEN, load_shouting, put_broken_bundle, put_bundle
+from tests.support.toy import BROKEN, load_shouting, put_broken_bundle, put_bundle
 
 OFFERED = ["shout-de-en", "shout-en-de", "shout-fr-en"]
 

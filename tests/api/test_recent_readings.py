@@ -17,7 +17,7 @@ from service.state.keys import KeyStore
 from service.translation.plain import prepare_plain
 from service.workers import front
 from tests.support.asgi import connected
-from tests.support.shouting import put_bundle
+from tests.support.toy import put_bundle
 
 DE_EN = {"source": "de", "target": "en"}
 DEEPL = {"source_lang": "DE", "target_lang": "EN"}

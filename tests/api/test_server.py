@@ -19,8 +19,7 @@ from service.loading.loader import ModelObserver
 from service.settings import Settings
 from service.translation.loaded_model import LoadedModel
 from tests.engine.watching import GatedBackend
-from tests.support.scripted import ScriptedBackend
-from tests.support.shouting import make_limits, make_model, shouting
+from tests.support.toy import ScriptedBackend, make_limits, make_model, shouting
 from tests.support.waiting import until
 
 BODY = {"q": "hallo", "source": "de", "target": "en"}

@@ -23,7 +23,7 @@ from service.translation.plain import finish_plain
 from tests.support.asgi import client_of, connected
 from tests.support.books import read_books
 from tests.support.cycles import without_cycles
-from tests.support.shouting import load_shouting, put_bundle
+from tests.support.toy import load_shouting, put_bundle
 
 DE_EN = {"source": "de", "target": "en"}
 DEEPL = {"source_lang": "DE", "target_lang": "EN"}

@@ -33,7 +33,7 @@ from service.translation.errors import NotReady
 from service.workers.decode_messages import socket_beside
 from service.workers.front import open_front
 from tests.support.fronts import open_shouting
-from tests.support.shouting import load_shouting, put_bundle
+from tests.support.toy import load_shouting, put_bundle
 
 pytestmark = pytest.mark.slow
 

@@ -26,8 +26,7 @@ from service.settings import Settings
 from service.translation.attention_reader import AttentionReader
 from service.translation.loaded_model import LoadedModel
 from service.translation.result_cache import ResultCache
-from tests.support.scripted import ScriptedBackend
-from tests.support.shouting import SPECIAL_IDS, Both, make_attention, shouting
+from tests.support.toy import SPECIAL_IDS, Both, ScriptedBackend, make_attention, shouting
 
 _FIRST = 4
 _WORDS = 1 << 14

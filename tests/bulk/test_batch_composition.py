@@ -21,8 +21,14 @@ from service.translation.loaded_model import LoadedModel
 from service.translation.repository import FoundBundle, ModelRepository
 from service.translation.translator import Translator
 from service.translation.types import LanguagePair
-from tests.support.scripted import ScriptedBackend
-from tests.support.shouting import make_limits, make_manifest, make_model, put_bundle, shouting
+from tests.support.toy import (
+    ScriptedBackend,
+    make_limits,
+    make_manifest,
+    make_model,
+    put_bundle,
+    shouting,
+)
 
 PAIR = LanguagePair("de", "en")
 

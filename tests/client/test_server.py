@@ -18,7 +18,7 @@ from dragoman import AccessDenied, AsyncClient, Client, QuotaSpent, Retries
 from tests.support.books import read_books, series
 from tests.support.keys import add_key
 from tests.support.server import Server, running
-from tests.support.shouting import put_bundle
+from tests.support.toy import put_bundle
 from tests.support.waiting import cancelled, wait_until
 
 pytestmark = pytest.mark.slow

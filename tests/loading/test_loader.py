@@ -33,11 +33,12 @@ from service.translation.loaded_model import LoadedModel
 from service.translation.repository import FoundBundle
 from service.translation.types import LanguagePair
 from tests.models.tiny import MANIFEST, tiny_files
-from tests.support.scripted import Script, ScriptedBackend
-from tests.support.shouting import (
+from tests.support.toy import (
     EOS,
     Both,
     ByteTokenizer,
+    Script,
+    ScriptedBackend,
     load_found,
     make_attention,
     make_limits,

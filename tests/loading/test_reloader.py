@@ -15,7 +15,7 @@ from service.loading.reloader import Reloader
 from service.observability.metrics import Metrics
 from service.translation.loaded_model import LoadedModel
 from service.translation.repository import FoundBundle, ModelRepository
-from tests.support.shouting import BROKEN, load_found, put_broken_bundle, put_bundle
+from tests.support.toy import BROKEN, load_found, put_broken_bundle, put_bundle
 from tests.support.waiting import cancelled, until
 
 NEVER, AT_ONCE = 0, 0.001

@@ -25,11 +25,12 @@ from service.translation.repository import FoundBundle, ModelRepository
 from service.translation.types import LanguagePair
 from tests.engine.batch_runner import decode_arriving
 from tests.support.networks import random_network, write_bundle
-from tests.support.scripted import Script, ScriptedBackend
-from tests.support.shouting import (
+from tests.support.toy import (
     EOS,
     Both,
     ByteTokenizer,
+    Script,
+    ScriptedBackend,
     make_attention,
     make_limits,
     make_manifest,

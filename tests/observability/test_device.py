@@ -18,7 +18,7 @@ from service.runtime.sessions import DeviceUnavailable
 from service.settings import Settings
 from tests.support.nvml import BUS_ID, GIB, UUID, FakeNvml, install
 from tests.support.raising import raiser
-from tests.support.shouting import load_shouting, put_bundle
+from tests.support.toy import load_shouting, put_bundle
 from tests.support.waiting import until
 
 

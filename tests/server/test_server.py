@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from tests.support.server import Server, running
-from tests.support.shouting import put_bundle
+from tests.support.toy import put_bundle
 from tests.support.worker_processes import WORKERS
 
 pytestmark = pytest.mark.slow

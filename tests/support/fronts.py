@@ -18,7 +18,7 @@ from service.translation.loaded_model import LoadedModel
 from service.workers.decode_messages import OfferedModel
 from service.workers.front import open_front
 from service.workers.owner_link import OpenModel, without_network
-from tests.support.shouting import Both, ByteTokenizer
+from tests.support.toy import Both, ByteTokenizer
 
 PASSED_ON = 299
 """Status of requests that the front passes on."""

@@ -37,7 +37,7 @@ from tests.support.books import (
 from tests.support.keys import add_key
 from tests.support.programs import ROOT
 from tests.support.server import Server, running
-from tests.support.shouting import put_broken_bundle, put_bundle
+from tests.support.toy import put_broken_bundle, put_bundle
 from tests.system.chaos.requests import MARK, shouted
 from tests.system.sampler import Series
 

@@ -28,7 +28,7 @@ from service.observability.model_series import unit_of
 from tests.support import nvml
 from tests.support.programs import ROOT
 from tests.support.server import Server, running
-from tests.support.shouting import put_broken_bundle
+from tests.support.toy import put_broken_bundle
 from tests.support.waiting import cancelled
 from tests.support.watching import PROMETHEUS, PanelQuery, operands, queries, rules, variables
 

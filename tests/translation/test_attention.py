@@ -22,7 +22,7 @@ from service.translation.attention import (
 from service.translation.attention_reader import TargetTooLong
 from service.translation.errors import InvalidOption
 from service.translation.loaded_model import DirectedModel
-from tests.support.shouting import EOS, TARGET_LENGTH, ByteTokenizer, make_manifest, make_model
+from tests.support.toy import EOS, TARGET_LENGTH, ByteTokenizer, make_manifest, make_model
 
 TOKENIZER = ByteTokenizer()
 

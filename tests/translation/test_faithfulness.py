@@ -25,17 +25,20 @@ from service.translation.repository import ModelRepository
 from service.translation.store import TranslationStore
 from service.translation.translator import Translator
 from service.translation.types import Part, Term, TranslateRequest, Translation
-from tests.support.offering import offering, translator_of
-from tests.support.scripted import Script, ScriptedAttention, ScriptedBackend
-from tests.support.shouting import (
+from tests.support.toy import (
     EOS,
     UNK,
     Both,
     ByteTokenizer,
+    Script,
+    ScriptedAttention,
+    ScriptedBackend,
     make_limits,
     make_manifest,
     make_model,
+    offering,
     shouting,
+    translator_of,
 )
 
 (ZERO,) = ByteTokenizer().encode("0")

@@ -31,8 +31,7 @@ from service.translation.repository import ModelRepository
 from service.translation.scoring import Score, ScoredToken
 from service.translation.store import TranslationStore, UnknownTranslation
 from service.translation.types import LanguagePair, Leg, TranslatedSentence, Translation
-from tests.support.scripted import log_softmax
-from tests.support.shouting import BOS, EOS, ByteTokenizer, load_found, put_bundle, shouting
+from tests.support.toy import BOS, EOS, ByteTokenizer, load_found, log_softmax, put_bundle, shouting
 from tests.support.waiting import cancelled, until
 
 TOKENIZER = ByteTokenizer()

@@ -17,7 +17,7 @@ from service.translation.preparing import Job, prepare
 from service.translation.text_pool import Abandoned
 from service.translation.text_reader import TextReader
 from service.translation.types import Term
-from tests.support.shouting import Both, ByteTokenizer, make_manifest, make_model
+from tests.support.toy import Both, ByteTokenizer, make_manifest, make_model
 
 SENTENCES = 40
 TEXT = parse("\n".join(f"satz {number}" for number in range(SENTENCES)))

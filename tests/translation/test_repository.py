@@ -15,7 +15,7 @@ from service.translation.errors import NotReady, UnknownLanguage
 from service.translation.loaded_model import LoadedModel
 from service.translation.repository import FoundBundle, ModelRepository
 from service.translation.types import LanguagePair
-from tests.support.shouting import EOS, load_found, put_broken_bundle, put_bundle
+from tests.support.toy import EOS, load_found, put_broken_bundle, put_bundle
 from tests.support.waiting import cancelled, until
 
 DE_EN = LanguagePair("de", "en")

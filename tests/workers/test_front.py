@@ -29,7 +29,7 @@ from service.workers.decode_messages import (
 )
 from tests.support.books import accepted, assert_no_sentence_is_left, outcomes, read_books
 from tests.support.fronts import PASSED_ON, front_of, open_shouting, taken
-from tests.support.shouting import UNK, Both, ByteTokenizer, load_shouting, put_bundle
+from tests.support.toy import UNK, Both, ByteTokenizer, load_shouting, put_bundle
 
 PLAIN = {"q": ["ein wort. noch eins.", "zwei"], "source": "de", "target": "en"}
 
