@@ -9,7 +9,6 @@ from typing import Any
 import httpx
 import pytest
 from fastapi import FastAPI, HTTPException, Request
-from prometheus_client.parser import text_string_to_metric_families
 
 from service.api.operations import create_router
 from service.bootstrap import Service, build, running
@@ -18,23 +17,20 @@ from service.settings import Settings
 from service.translation.loaded_model import LoadedModel
 from tests.api.answers import DE_EN
 from tests.support.asgi import client_of
+from tests.support.books import Books, read_books
 from tests.support.toy import BROKEN, load_shouting, put_broken_bundle, put_bundle
 
 OFFERED = ["shout-de-en", "shout-en-de", "shout-fr-en"]
 
 
-async def samples(client: httpx.AsyncClient) -> dict[tuple[str, frozenset[str]], float]:
+async def samples(client: httpx.AsyncClient) -> Books:
     response = await client.get("/metrics")
     assert response.headers["content-type"].startswith("text/plain")
-    return {
-        (sample.name, frozenset(sample.labels.values())): sample.value
-        for family in text_string_to_metric_families(response.text)
-        for sample in family.samples
-    }
+    return read_books(response.text)
 
 
 async def shown_ready(client: httpx.AsyncClient) -> float:
-    return (await samples(client))["nmt_ready", frozenset()]
+    return (await samples(client))["nmt_ready", ()]
 
 
 async def refused_readiness(client: httpx.AsyncClient) -> dict[str, Any]:
@@ -182,14 +178,14 @@ async def test_metrics_count_the_requests_of_one_service_by_outcome(
     await client.get("/nowhere")
     found = await samples(client)
     total = "nmt_requests_total"
-    assert found[total, frozenset({"/translate", "shout-de-en", "ok"})] == 1
-    assert found[total, frozenset({"/translate", "", "invalid"})] == 1
-    assert found[total, frozenset({"other", "", "invalid"})] == 1
-    assert found["nmt_request_failures_total", frozenset({"validation"})] == 1
-    assert found["nmt_request_failures_total", frozenset({"unknown_path"})] == 1
-    assert found["nmt_characters_total", frozenset({"shout-de-en"})] == 5
-    assert found["nmt_tokenize_duration_seconds_count", frozenset({"shout-de-en"})] == 1
+    assert found[total, ("shout-de-en", "ok", "/translate")] == 1
+    assert found[total, ("", "invalid", "/translate")] == 1
+    assert found[total, ("", "invalid", "other")] == 1
+    assert found["nmt_request_failures_total", ("validation",)] == 1
+    assert found["nmt_request_failures_total", ("unknown_path",)] == 1
+    assert found["nmt_characters_total", ("shout-de-en",)] == 5
+    assert found["nmt_tokenize_duration_seconds_count", ("shout-de-en",)] == 1
     async with running(settings, load_shouting) as other, client_of(other.app) as elsewhere:
-        key = "nmt_characters_total", frozenset({"shout-de-en"})
+        key = "nmt_characters_total", ("shout-de-en",)
         assert key in found
         assert key not in await samples(elsewhere)

@@ -47,11 +47,11 @@ def test_control_and_enter_translate_at_once(visit: Visit) -> None:
     visit.page.clock.install()
     visit.open("?source=de&target=en&text=Ein+Hund.")
     expect(visit.find("#target-text")).to_have_text(translation_of(visit, "Ein Hund."))
+    visit.find("#source-text").press_sequentially("!")
+    assert visit.page.url == visit.address, "the text of the query leaves the address"
     visit.page.clock.pause_at("2100-01-01")
     before = len(visit.requests_to("translate"))
     visit.find("#source-text").fill(TEXT)
-    # The text of the query leaves the address when it is changed.
-    assert visit.page.url == visit.address
     assert len(visit.requests_to("translate")) == before
     visit.find("#source-text").press("Control+Enter")
     expect(visit.find("#target-text")).to_have_text(translation_of(visit, TEXT))

@@ -65,6 +65,8 @@ def test_first_parts_arrive_before_all_sentences_are_translated(slow: Server) ->
         assert "".join(part.text for part in received) == text.upper() == parts.result.text
         assert len(received) > 1
         assert client.attention(parts.result, sentence=5).rows[-2] == "."
+        [leg] = client.legs(parts.result)
+        assert [each.target for each in leg.sentences] == [each.upper() for each in SENTENCES[:6]]
 
 
 def close_a_stream(client: Client) -> None:
