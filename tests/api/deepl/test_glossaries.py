@@ -115,26 +115,6 @@ async def test_glossaries_of_another_key_are_hidden(settings: Settings) -> None:
         await refused(client.delete(f"/v3/glossaries/{identifier}"), 404)
 
 
-async def test_a_glossary_of_several_languages_is_made_changed_and_deleted(
-    client: httpx.AsyncClient,
-) -> None:
-    glossary, path = await made(client, json=BOTH)
-    counts = {(d["source_lang"], d["entry_count"]) for d in glossary["dictionaries"]}
-    assert counts == {("de", 1), ("en", 1)}
-    changed = await client.patch(path, json={"name": "renamed", "dictionaries": [MORE]})
-    assert changed.json()["name"] == "renamed"
-    entries = (await client.get(f"{path}/entries", params=PAIR)).json()["dictionaries"]
-    assert entries == [DICTIONARY | {"entries": "wiese\tLAWN\nhaus\tCOTTAGE"}]
-    replaced = await client.put(f"{path}/dictionaries", json=MORE)
-    assert replaced.json() == {**GERMAN, "entry_count": 1}
-    assert (await client.delete(f"{path}/dictionaries", params=PAIR)).status_code == 204
-    await refused(client.delete(f"{path}/dictionaries", params=PAIR), 404)
-    assert len((await client.get(path)).json()["dictionaries"]) == 1
-    assert (await client.get("/v3/glossaries")).json()["glossaries"][0]["name"] == "renamed"
-    assert (await client.delete(path)).status_code == 204
-    await refused(client.get(path), 404)
-
-
 async def test_a_glossary_of_several_languages_is_applied_by_pair(
     client: httpx.AsyncClient,
 ) -> None:
