@@ -31,7 +31,11 @@ from service.api.inspect import alternatives, attention
 from service.api.libretranslate.router import Frontend
 from service.api.libretranslate.router import create_router as create_libretranslate_router
 from service.api.libretranslate.translate import create_translate_router
-from service.api.metering import MeteredTranslator, RequestMeter
+from service.api.metering import (
+    ChargedDecoders,
+    MeteredTranslator,
+    RequestMeter,
+)
 from service.api.openapi import add_document
 from service.api.pages import add_pages
 from service.api.readings import MOST_BYTES, Readings
@@ -41,7 +45,6 @@ from service.catalogue.repository import ModelRepository
 from service.document_jobs.jobs import DocumentJobs, DocumentLimits
 from service.document_jobs.work import DocumentWork
 from service.documents import SUPPORTED, DocumentReader
-from service.engine.types import Origin
 from service.figures.painter import Painter
 from service.inspection.inspector import Inspector
 from service.inspection.translation_store import TranslationStore
@@ -65,7 +68,6 @@ from service.text.detection import LinguaDetector
 from service.text.types import LanguagePair
 from service.translation.admission import Admission
 from service.translation.alternatives import AlternativeFinder
-from service.translation.decoder import Decoder
 from service.translation.local_translator import LocalTranslator
 from service.translation.translator import Translator
 from service.translation.types import Translation
@@ -113,22 +115,12 @@ def build(
     state = _State(settings)
     access = Access(policy_of(settings), state.keys, state.usage, RateLimits())
     limits = limits_of(settings)
-
-    @asynccontextmanager
-    async def open_decoder(
-        caller: Caller, characters: int, origin: Origin
-    ) -> AsyncIterator[Decoder]:
-        async with (
-            access.charge(caller, characters),
-            translator.decoders.opened(origin) as decoder,
-        ):
-            yield decoder
-
+    decoders = ChargedDecoders(access, translator.decoders)
     metered = MeteredTranslator(
         translator.stages,
         AlternativeFinder(repository, translator.stages),
         RequestMeter(limits, access.callers, metrics),
-        open_decoder,
+        decoders.opened,
     )
     readings = Readings(repository, access.identify, readings_bytes(settings))
     store = TranslationStore(settings.attention_megabytes, metrics.attention_store)
@@ -162,7 +154,7 @@ def build(
         attention.create_router(Inspector(repository, store), painter, access, limits),
         operations.create_router(repository, metrics, drain, reloader.reload, access.require_admin),
     ]
-    decode_server = DecodeServer(open_decoder, store, repository, metrics, drain)
+    decode_server = DecodeServer(decoders.opened, store, repository, metrics, drain)
     loaded = asyncio.Event()
 
     @asynccontextmanager

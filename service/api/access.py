@@ -127,7 +127,8 @@ class Access:
 
     def admit(self, caller: Caller) -> None:
         """Count a request against the rate limit; raises ``RateLimited``."""
-        self._rates.hit(caller.counted_as, caller.requests_per_minute)
+        if caller.requests_per_minute:
+            self._rates.hit(caller.counted_as, caller.requests_per_minute)
 
     def charge(
         self, caller: Caller, characters: int, *, documents: int = 0

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from fastapi import Request
 
-from service.api.access import Caller, Callers
+from service.api.access import Access, Caller, Callers
 from service.api.errors import BadRequest
 from service.api.fields.bounds import RequestLimits
 from service.api.middleware import facts_of
@@ -20,6 +20,7 @@ from service.engine.types import Origin, Priority
 from service.observability.metrics import RequestObserver
 from service.translation.alternatives import AlternativeFinder, Alternatives, WordPlace
 from service.translation.decoder import Decoder
+from service.translation.engine_decoder import EngineDecoders
 from service.translation.request_reader import Prepared
 from service.translation.tasks import deadline
 from service.translation.translator import Translator
@@ -96,6 +97,24 @@ OpenDecoder = Callable[[Caller, int, Origin], AbstractAsyncContextManager[Decode
 """A decoder on behalf of a caller, who is charged for the characters unless the body raises.
 
 Entering, or the first call of the decoder, raises what ``Access.charge`` raises."""
+
+
+class ChargedDecoders:
+    """Opens decoders of this process on behalf of callers; see ``OpenDecoder``."""
+
+    def __init__(self, access: Access, decoders: EngineDecoders) -> None:
+        self._access = access
+        self._decoders = decoders
+
+    @asynccontextmanager
+    async def opened(
+        self, caller: Caller, characters: int, origin: Origin
+    ) -> AsyncIterator[Decoder]:
+        async with (
+            self._access.charge(caller, characters),
+            self._decoders.opened(origin) as decoder,
+        ):
+            yield decoder
 
 
 class MeteredTranslator:

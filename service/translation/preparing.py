@@ -105,12 +105,12 @@ def prepare(
     texts: Sequence[MarkedText],
     directed: DirectedModel,
     job: Job,
-    index: TermIndex,
+    index: TermIndex | None = None,
     check: Check = unchecked,
 ) -> list[Text]:
     """Split and tokenise texts. ``check`` is called before each sentence is tokenised.
 
-    ``index`` is of the job's terms.
+    ``index`` is of the job's terms, if it has any.
 
     Raises ``InvalidOption``, and ``SentenceTooLong`` for a word longer than the model can read.
     """
@@ -130,7 +130,11 @@ def prepare(
     copies = copies_verbatim(directed)
 
     def copied(sentence: str) -> bool:
-        return copies and is_verbatim(sentence) and not index.occur_in(sentence)
+        return (
+            copies
+            and is_verbatim(sentence)
+            and not (index is not None and index.occur_in(sentence))
+        )
 
     resolved: dict[tuple[int, int, bool], DecodingOptions] = {}
 
@@ -152,7 +156,7 @@ def prepare(
     def sentence(marked: MarkedSentence, number: int) -> Sentence:
         source_ids = encoded[marked.text]
         options = options_of(len(source_ids), number, has_figures(marked.text))
-        occurrences = index.occurrences_in(marked.text)
+        occurrences = () if index is None else index.occurrences_in(marked.text)
         prefix = "" if number else job.decoding.target_prefix
         return Sentence(marked, source_ids, options, occurrences, prefix)
 

@@ -190,7 +190,8 @@ class RequestReader:
         extra = job.extra_characters + sum(len(run.atoms) for run in runs)
 
         def prepared(check: Check) -> list[Text]:
-            texts = prepare(marked, directed, job, self._terms.of(job.terms), check)
+            index = self._terms.of(job.terms) if job.terms else None
+            texts = prepare(marked, directed, job, index, check)
             if job.prefix:
                 (text,) = texts
                 texts = [begun(text, job.prefix, directed, job.splitting, job.markup)]
