@@ -16,16 +16,14 @@ from functools import partial
 from pathlib import Path
 
 from fastapi import FastAPI
-from starlette.requests import HTTPConnection
 
 import service
 from service.api import operations
-from service.api.access import Access, AccessPolicy, Caller, Callers
+from service.api.access import Access, AccessPolicy, Callers
 from service.api.app import create_root_app
 from service.api.deepl import translate as deepl
 from service.api.deepl.app import create_deepl_app, create_deepl_v3_app, deepl_app
 from service.api.draining import Drain
-from service.api.errors import KeyInvalid
 from service.api.fields.bounds import RequestLimits
 from service.api.inspect import alternatives, attention
 from service.api.libretranslate.router import Frontend
@@ -226,20 +224,10 @@ def build_front(
     state = _State(settings)
     callers = Callers(policy_of(settings), state.keys)
 
-    async def identify(request: HTTPConnection, key: str | None) -> Caller:
-        try:
-            return await callers.identify(request, key)
-        except KeyInvalid:
-            # Counts against the rate limit of the address, which slows guessing.
-            caller = callers.anonymous(request)
-            async with link.opened(caller, 0, callers.origin(caller, "interactive")):
-                pass
-            raise
-
     translator = Translator(link, detector)
     meter = RequestMeter(limits_of(settings), callers, link.metrics)
     metered = MeteredTranslator(translator, AlternativeFinder(link, translator), meter, link.opened)
-    readings = Readings(link, identify, readings_bytes(settings))
+    readings = Readings(link, partial(link.identify, callers), readings_bytes(settings))
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:

@@ -16,8 +16,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
+from starlette.requests import HTTPConnection
+
 from models.bundle.manifest import InvalidBundle
-from service.api.access import Caller
+from service.api.access import Caller, Callers
+from service.api.errors import KeyInvalid
 from service.catalogue.catalogue import Catalogue
 from service.catalogue.errors import ModelReplaced, NotReady
 from service.catalogue.loaded_model import LoadedModel
@@ -125,6 +128,19 @@ class OwnerLink:
             finished = True
         finally:
             connection.send(Close(request, finished))
+
+    async def identify(
+        self, callers: Callers, connection: HTTPConnection, key: str | None = None
+    ) -> Caller:
+        """Like ``Access.identify``, with the counters of the owner."""
+        try:
+            return await callers.identify(connection, key)
+        except KeyInvalid:
+            caller = callers.anonymous(connection)
+            async with self.opened(caller, 0, callers.origin(caller, "interactive")):
+                # Counts against the rate limit of the address, which slows guessing.
+                pass
+            raise
 
     async def keep(self, translations: Sequence[Translation]) -> str:
         """Have translations kept, without their confidences; returns their id."""
