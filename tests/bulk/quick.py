@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 import zlib
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,18 +17,13 @@ import numpy as np
 from models.bundle.manifest import Manifest
 from models.bundle.tokenizer import Span
 from service import bootstrap, cli
-from service.catalogue.attention_reader import AttentionReader
 from service.catalogue.loaded_model import LoadedModel
-from service.catalogue.result_cache import ResultCache
 from service.commands import translate
-from service.engine.engine import Engine
-from service.engine.group import EngineGroup
-from service.engine.scheduler import Scheduler
 from service.loading.loader import ModelObserver
 from service.runtime.backend import Candidates, EncodeBatch, Limits, StepBatch
 from service.settings import Settings
 from tests.support.scripted import ScriptedBackend
-from tests.support.shouting import SPECIAL_IDS, Both, make_attention, shouting
+from tests.support.shouting import Both, make_model, shouting
 
 _FIRST = 4
 _WORDS = 1 << 14
@@ -94,12 +90,8 @@ async def load_quick(
     """Replacement of ``service.loading.loader.load_model``."""
     manifest = Manifest.from_json((path / "manifest.json").read_text(encoding="utf-8"))
     backend = QuickBackend(shouting, Limits(256, settings.max_beam_size, 64, 96))
-    engine = EngineGroup([Engine(backend, Scheduler(backend.limits, SPECIAL_IDS))])
-    await engine.start()
-    attention = AttentionReader(make_attention(manifest), manifest.limits)
-    results = ResultCache(engine.decode, settings.result_megabytes << 20)
-    tokenizers = Both(ChecksumTokenizer())
-    return LoadedModel(manifest, "int8", tokenizers, engine, attention, results)
+    model = await make_model(manifest, backend, None, settings.result_megabytes << 20)
+    return replace(model, tokenizers=Both(ChecksumTokenizer()))
 
 
 def main() -> int:

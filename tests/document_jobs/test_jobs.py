@@ -125,6 +125,9 @@ def order(
     return DocumentOrder(name, content, "en", "de", origin=Origin("bulk", caller=caller or ""))
 
 
+GREEDY = order(caller="greedy")
+
+
 async def test_a_job_goes_through_its_states(tmp_path: Path) -> None:
     async with bench(tmp_path) as b:
         job = await b.jobs.accept(order(), b.charge())
@@ -167,17 +170,36 @@ async def test_full_queue_refuses_documents_without_charge(
         assert await b.used() == 15
 
 
-async def test_a_document_that_is_too_large_is_refused(tmp_path: Path) -> None:
-    async with bench(tmp_path, document_bytes=4) as b:
-        with pytest.raises(DocumentTooLarge, match="4 bytes"):
-            await b.jobs.accept(order(), b.charge())
-
-
-async def test_waiting_documents_count_towards_the_quota(tmp_path: Path) -> None:
-    async with bench(tmp_path) as b:
-        await b.jobs.accept(order(b"x" * 60), b.charge())
-        with pytest.raises(QuotaExceeded):
-            await b.jobs.accept(order(b"x" * 60), b.charge())
+@pytest.mark.parametrize(
+    ("limits", "accepted", "refused", "error"),
+    [
+        ({"document_bytes": 4}, [], order(), DocumentTooLarge),
+        # Waiting documents count towards the quota of 100 characters.
+        ({}, [order(b"x" * 60)], order(b"x" * 60), QuotaExceeded),
+        # A small file counts by its content, which is three times as large here.
+        ({"waiting_bytes": 20}, [order()], order(), DocumentsFull),
+        # One caller fills only its share of the queue.
+        ({"waiting": 4}, [GREEDY, GREEDY], GREEDY, DocumentsFull),
+        ({"waiting_bytes": 60}, [GREEDY, GREEDY], GREEDY, DocumentsFull),
+        # Unfinished documents are never evicted.
+        ({"kept_bytes": 30}, [order(caller="a"), order(caller="b")], GREEDY, DocumentsFull),
+    ],
+)
+async def test_documents_beyond_a_limit_are_refused(
+    tmp_path: Path,
+    limits: dict[str, int],
+    accepted: list[DocumentOrder],
+    refused: DocumentOrder,
+    error: type[Exception],
+) -> None:
+    async with bench(tmp_path, **limits) as b:
+        b.work.unpacked = 3
+        jobs = [await b.jobs.accept(each, b.charge()) for each in accepted]
+        with pytest.raises(error):
+            await b.jobs.accept(refused, b.charge())
+        assert all(b.jobs.status(job.id, job.key) is job for job in jobs)
+        if GREEDY in accepted:
+            await b.jobs.accept(order(caller="other"), b.charge())
 
 
 async def test_failed_job_reports_its_error_and_is_not_charged(tmp_path: Path) -> None:
@@ -291,9 +313,7 @@ async def test_client_file_name_is_never_used_as_a_path(tmp_path: Path, name: st
         b.work.gate.set()
         job = await b.jobs.translate(order(name=name), b.charge())
         assert job.path.parent.parent == tmp_path
-        assert "/" not in job.filename
-        assert "\\" not in job.filename
-        assert job.filename.isprintable()
+        assert not {"/", "\\"} & set(job.filename) and job.filename.isprintable()
         assert 4 < len(job.filename) < 200
 
 
@@ -313,19 +333,15 @@ async def test_full_disk_fails_the_job_without_charge_or_partial_file(
         assert await b.used() == 0
 
 
-async def test_stray_files_are_removed(tmp_path: Path) -> None:
+async def test_stray_files_are_removed_and_externally_removed_translations_not_found(
+    tmp_path: Path,
+) -> None:
     async with bench(tmp_path) as b:
         job = await b.done()
         stray = job.path.with_name("stray")
         stray.write_bytes(b"written after cancellation")
         await b.jobs.sweep()
         assert not stray.exists()
-        assert job.path.exists()
-
-
-async def test_externally_removed_translation_is_not_found(tmp_path: Path) -> None:
-    async with bench(tmp_path) as b:
-        job = await b.done()
         job.path.unlink()
         with pytest.raises(DocumentNotFound):
             b.jobs.result(job.name)
@@ -369,56 +385,22 @@ async def test_documents_being_read_count_towards_the_limit_until_cancelled(tmp_
         assert await b.used() == 10
 
 
-async def test_small_file_with_large_content_counts_by_its_content(tmp_path: Path) -> None:
-    async with bench(tmp_path, waiting_bytes=20) as b:
-        b.work.unpacked = 3
-        await b.jobs.accept(order(), b.charge())
-        with pytest.raises(DocumentsFull):
-            await b.jobs.accept(order(), b.charge())
-
-
-@pytest.mark.parametrize("limits", [{"waiting": 4}, {"waiting_bytes": 20}])
-async def test_one_caller_fills_only_its_share_of_the_queue(
-    tmp_path: Path, limits: dict[str, int]
-) -> None:
-    async with bench(tmp_path, **limits) as b:
-        for _ in range(2):
-            await b.jobs.accept(order(caller="greedy"), b.charge())
-        with pytest.raises(DocumentsFull):
-            await b.jobs.accept(order(caller="greedy"), b.charge())
-        await b.jobs.accept(order(caller="other"), b.charge())
-
-
 async def done_at(b: Bench, caller: str, seconds: float) -> DocumentJob:
     b.clock.seconds = seconds
     return await b.done(caller=caller)
 
 
-async def test_oldest_translation_of_a_caller_makes_room_for_its_next(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "callers",
+    [("poor", "greedy", "greedy", "greedy"), ("poor", "greedy", "greedy", "third", "fourth")],
+)
+async def test_oldest_translation_of_the_caller_with_most_bytes_makes_room(
+    tmp_path: Path, callers: tuple[str, ...]
+) -> None:
     async with bench(tmp_path, kept_bytes=20) as b:
-        other = await done_at(b, "other", 1)
-        first, second, third = [await done_at(b, "greedy", at) for at in (2, 3, 4)]
-        for kept in (other, second, third):
+        made = [await done_at(b, caller, at) for at, caller in enumerate(callers)]
+        evicted = made.pop(1)
+        for kept in made:
             assert b.jobs.status(kept.id, kept.key) is kept
         with pytest.raises(DocumentNotFound):
-            b.jobs.status(first.id, first.key)
-
-
-async def test_documents_of_the_caller_with_most_bytes_are_evicted(tmp_path: Path) -> None:
-    async with bench(tmp_path, kept_bytes=20) as b:
-        poor = await done_at(b, "poor", 1)
-        greedy = [await done_at(b, "greedy", at) for at in (2, 3)]
-        await done_at(b, "third", 4)
-        fourth = await done_at(b, "fourth", 5)
-        for kept in (poor, greedy[1], fourth):
-            assert b.jobs.status(kept.id, kept.key) is kept
-        with pytest.raises(DocumentNotFound):
-            b.jobs.status(greedy[0].id, greedy[0].key)
-
-
-async def test_unfinished_documents_are_never_evicted(tmp_path: Path) -> None:
-    async with bench(tmp_path, kept_bytes=10) as b:
-        running = [await b.jobs.accept(order(caller=c), b.charge()) for c in ("a", "b")]
-        with pytest.raises(DocumentsFull):
-            await b.jobs.accept(order(caller="c"), b.charge())
-        assert all(b.jobs.status(job.id, job.key) is job for job in running)
+            b.jobs.status(evicted.id, evicted.key)

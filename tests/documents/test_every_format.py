@@ -1,4 +1,4 @@
-"""Properties of every document format, with one real file of each."""
+"""What holds for every document format, with one real file of each."""
 
 from __future__ import annotations
 
@@ -9,28 +9,29 @@ import zipfile
 from itertools import pairwise
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from service.documents import (
     SUPPORTED,
     BrokenDocument,
     Languages,
+    UnsupportedDocument,
     open_document,
     translate_document,
 )
 from service.documents.containers import archive
 from service.documents.fragments.lines import MOST_LINES
 from service.documents.reading import worker
-from tests.documents.here import ReaderHere
 from tests.documents.test_bilingual import CATALOGUE, TMX, XLIFF
 from tests.documents.test_docx import report
 from tests.documents.test_epub import BOOK
 from tests.documents.test_html import PAGE
-from tests.documents.test_markdown import GUIDE
+from tests.documents.test_markdown import BITS, GUIDE
 from tests.documents.test_office import sheets, slides
 from tests.documents.test_opendocument import letter, presentation, sheet
 from tests.documents.test_srt import FILM, VTT
-from tests.documents.test_through_markup import backwards, translated
-from tests.documents.translations import shout, unchanged
+from tests.documents.translations import ReaderHere, reversed_words, shout, unchanged
 from tests.documents.word import entries, with_entry, zip_of
 
 FILES = {
@@ -111,7 +112,8 @@ async def test_a_file_is_translated_and_its_kind_is_named(extension: str) -> Non
 @pytest.mark.parametrize("extension", FILES)
 def test_a_translation_with_words_in_another_order_keeps_all_markup(extension: str) -> None:
     document = open_document("a" + extension, FILES[extension], ENGLISH)
-    written = translated(document, backwards)
+    written = reversed_words(document)
+    assert reversed_words(document) == written
     if extension in ZIPPED:
         again = open_document("a" + extension, written, ENGLISH)
         count = [text.text.count("<") for text in document.texts]
@@ -130,19 +132,13 @@ def test_entries_keep_their_names_order_and_compression(extension: str) -> None:
     assert all(before == after for before, after in pairwise(kept))
 
 
-@pytest.mark.parametrize("extension", ZIPPED)
-def test_hostile_archives_are_refused_by_name(
-    extension: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    name = "a" + extension
+def test_archives_beyond_the_limits_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    many = zip_of(**{f"part{number}": b"" for number in range(10_001)})
     with pytest.raises(BrokenDocument, match="10001 entries"):
-        open_document(name, zip_of(**{f"part{number}": b"" for number in range(10_001)}))
+        open_document("a.odt", many)
     monkeypatch.setattr(archive, "_MOST_BYTES_READ", 100)
     with pytest.raises(BrokenDocument, match="at most 100 are read"):
-        open_document(name, FILES[extension])
-    monkeypatch.setattr(archive, "_MOST_BYTES", 1000)
-    with pytest.raises(BrokenDocument, match="at most 10000 entries and 1000 bytes"):
-        open_document(name, FILES[extension])
+        open_document("a.docx", FILES[".docx"])
 
 
 @pytest.mark.parametrize(("extension", "kind"), HOSTILE)
@@ -152,9 +148,58 @@ def test_hostile_files_are_refused_with_the_reason(extension: str, kind: str) ->
         open_document("a" + extension, content, ENGLISH)
 
 
+@pytest.mark.parametrize(("name", "other"), [("a.pptx", ".xlsx"), ("a.xlsx", ".pptx")])
+def test_files_of_another_program_are_refused(name: str, other: str) -> None:
+    with pytest.raises(BrokenDocument):
+        open_document(name, FILES[other])
+
+
 async def test_a_document_with_too_many_paragraphs_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(worker, "_MOST_TEXTS", 3)
     with pytest.raises(BrokenDocument, match="has 5 paragraphs; at most 3 are read"):
         await ReaderHere().read("a.xlsx", FILES[".xlsx"])
+
+
+def test_the_extension_selects_the_format_regardless_of_case() -> None:
+    assert open_document("README.MD", b"# Hi").media_type == "text/markdown"
+    assert open_document("a.b.txt", b"Hi").media_type == "text/plain"
+
+
+@pytest.mark.parametrize("name", ["report.pdf", "README", "", ".txt", "a." + "x" * 1000])
+def test_other_extensions_are_refused_with_the_supported_ones(name: str) -> None:
+    with pytest.raises(UnsupportedDocument) as refusal:
+        open_document(name, b"")
+    assert refusal.value.supported == SUPPORTED
+    assert len(str(refusal.value)) < 250
+
+
+@pytest.mark.parametrize("extension", [".txt", ".srt", ".vtt", ".html", ".htm", ".md", ".po"])
+def test_an_empty_file_stays_empty_and_text_without_an_encoding_is_refused(extension: str) -> None:
+    document = open_document("a" + extension, b"")
+    assert document.texts == ()
+    assert document.replaced([]) == b""
+    for content in (b"caf\xe9\x81 noir\x8d\x01\x02", b"a\0 word"):
+        with pytest.raises(BrokenDocument):
+            open_document("a" + extension, content, Languages("fr", "en"))
+
+
+def test_a_wrong_number_of_translations_raises_value_error() -> None:
+    with pytest.raises(ValueError, match="zip"):
+        open_document("a.txt", b"Hi").replaced([])
+
+
+@settings(max_examples=100, deadline=None)
+@given(BITS)
+def test_reordering_words_loses_no_markdown_tag(text: str) -> None:
+    reversed_words(open_document("a.md", text.encode()))
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.sampled_from(["a b", " ", "<i>", "</i>", "<b>", "</b>", "{\\an8}", ". ", "&"])))
+def test_reordering_words_loses_no_caption_tag(said: list[str]) -> None:
+    caption = "1\n0:00:01,0 --> 0:00:02,0\n" + "".join(said) + "\n"
+    written = reversed_words(open_document("a.srt", caption.encode())).decode()
+    tag = re.compile(r"<[^>]*>|\{[^}]*\}")
+    assert sorted(tag.findall(written)) == sorted(tag.findall(caption))

@@ -29,11 +29,6 @@ def test_untranslated_pages_stay_byte_for_byte(soup: list[str]) -> None:
     assert all(source.markup.kind == "html" for source in document.texts)
 
 
-def test_a_page_is_one_text() -> None:
-    page = "<!doctype html><title>A</title><p>One <b>two</b>.</p>"
-    assert [source.text for source in open_html(page.encode()).texts] == [page]
-
-
 def test_a_long_page_is_split_after_blocks_and_never_in_pre() -> None:
     paragraph = "<p>" + "word " * 100 + "</p>\n"
     code = "<pre>" + paragraph * 50 + "</pre>"
@@ -45,6 +40,7 @@ def test_a_long_page_is_split_after_blocks_and_never_in_pre() -> None:
     assert all(part.count("<pre>") == part.count("</pre>") for part in parts)
     assert not any(part.startswith("</div>") for part in parts)
     assert unchanged(open_html(page.encode())) == page.encode()
+    assert [source.text for source in open_html(paragraph.encode()).texts] == [paragraph]
 
 
 @pytest.mark.parametrize(
@@ -64,13 +60,12 @@ def test_a_page_is_read_and_written_in_its_declared_encoding(head: str, encoding
     assert shouted(document) == f"{head}<p>{said.upper()}</p>".encode(encoding)
 
 
-def test_a_byte_order_mark_overrides_the_declared_charset() -> None:
+def test_a_byte_order_mark_overrides_the_charset_and_characters_it_lacks_become_references() -> (
+    None
+):
     page = "<meta charset=latin-1><p>schön</p>"
     content = codecs.BOM_UTF16_LE + page.encode("utf-16-le")
     assert open_html(content).texts[0].text == page
-
-
-def test_characters_that_the_encoding_lacks_become_references() -> None:
     document = open_html(b"<meta charset=latin-1><p>ok</p>")
     assert document.replaced(["<p>日本</p>"]) == b"<p>&#26085;&#26412;</p>"
 
@@ -113,8 +108,5 @@ def test_title_attributes_with_text_and_language_are_translated() -> None:
         .replace('lang="en-GB"', 'lang="de"')
         .replace("lang=en-GB", 'lang="de"')
     )
-
-
-def test_a_page_that_names_no_language_stays_without() -> None:
     content = b'<html><body><p lang="en">one</p></body></html>'
     assert unchanged(open_html(content, Languages("en", "de"))) == content

@@ -9,7 +9,7 @@ from markdown_it import MarkdownIt
 
 from service.documents.formats.markdown import open_markdown
 from service.documents.types import BrokenDocument, MarkupLost
-from tests.documents.translations import mapped, shouted, translated, unchanged
+from tests.documents.translations import shouted, translated, unchanged
 
 GUIDE = """---
 title: untouched here
@@ -127,13 +127,10 @@ def test_untranslated_documents_stay_byte_for_byte(text: str) -> None:
     assert unchanged(open_markdown(text.encode())) == text.encode()
 
 
-def test_only_prose_is_translated() -> None:
-    assert shouted(open_markdown(GUIDE.encode())).decode() == SHOUTED
-
-
-def test_line_ends_are_kept() -> None:
-    shouting = shouted(open_markdown(GUIDE.replace("\n", "\r\n").encode())).decode()
-    assert shouting == SHOUTED.replace("\n", "\r\n")
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+def test_only_prose_is_translated_and_line_ends_are_kept(newline: str) -> None:
+    shouting = shouted(open_markdown(GUIDE.replace("\n", newline).encode())).decode()
+    assert shouting == SHOUTED.replace("\n", newline)
 
 
 @settings(max_examples=200, deadline=None, derandomize=True)
@@ -181,41 +178,36 @@ def test_markup_characters_of_a_translation_are_escaped(said: str, source: str) 
 
 
 @pytest.mark.parametrize(
-    "said", ["2 * 3 * 4", "snake_case_name", "Tom & Jerry", "a < b", "[sic]", "C#"]
-)
-def test_unambiguous_characters_are_not_escaped(said: str) -> None:
-    assert open_markdown(b"text").replaced([said]).decode() == said
-
-
-def test_a_paragraph_is_wrapped_at_the_width_of_its_source() -> None:
-    source = "- one two three fours\n  five six seven\n  eight"
-    written = open_markdown(source.encode()).replaced(["eins zwei drei vier - fünf 7. sechs"])
-    assert written.decode() == "- eins zwei drei vier -\n  fünf 7. sechs"
-
-
-def test_a_paragraph_on_one_line_stays_on_one() -> None:
-    assert open_markdown(b"a").replaced(["word " * 100 + "end"]) == b"word " * 100 + b"end"
-
-
-def test_tags_move_with_their_words() -> None:
-    document = open_markdown(b"the *red* [house](/h) `x`")
-    assert document.texts[0].text == 'the <g id="1">red</g> <g id="2">house</g> <w id="3">XY-3</w>'
-    moved = document.replaced(['<w id="3">XY-3</w> <g id="2">maison</g> <g id="1">rouge</g>'])
-    assert moved == b"`x` [maison](/h) *rouge*"
-
-
-@pytest.mark.parametrize(
     ("source", "translation", "written"),
     [
+        *(
+            ("text", said, said)
+            for said in ("2 * 3 * 4", "snake_case_name", "Tom & Jerry", "a < b", "[sic]", "C#")
+        ),
+        # A paragraph is wrapped at the width of its source, and one on one line is not.
+        (
+            "- one two three fours\n  five six seven\n  eight",
+            "eins zwei drei vier - fünf 7. sechs",
+            "- eins zwei drei vier -\n  fünf 7. sechs",
+        ),
+        ("a", "word " * 100 + "end", "word " * 100 + "end"),
+        # Tags move with their words.
+        (
+            "the *red* [house](/h) `x`",
+            '<w id="3">XY-3</w> <g id="2">maison</g> <g id="1">rouge</g>',
+            "`x` [maison](/h) *rouge*",
+        ),
+        # Emphasis of nothing is not written; an empty link keeps its address.
         ("runs **fast** to me", 'runs <g id="1"></g>to me', "runs to me"),
         ("runs ~~fast~~ to me", 'runs <g id="1"> </g>to me', "runs  to me"),
         ("runs *very **fast*** to", 'runs <g id="1"><g id="2"></g></g>to', "runs to"),
         ("runs *very **fast*** to", 'runs <g id="1">x<g id="2"></g></g> to', "runs *x* to"),
-        # An empty link keeps its address.
         ("runs [fast](/f) to", 'runs <g id="1"></g>to', "runs [](/f)to"),
+        # What begins a translation would define a footnote.
+        ("Text[^1]: more", '<x id="1"/>: text', "[^1]\\: text"),
     ],
 )
-def test_emphasis_of_nothing_is_not_written(source: str, translation: str, written: str) -> None:
+def test_a_translation_is_written_as_markdown(source: str, translation: str, written: str) -> None:
     assert open_markdown(source.encode()).replaced([translation]).decode() == written
 
 
@@ -247,20 +239,6 @@ def test_code_takes_the_place_of_its_stand_in(translation: str, written: str | N
         assert document.replaced([translation]).decode() == written
 
 
-def test_code_beside_text_that_looks_like_a_stand_in_is_no_word() -> None:
-    document = open_markdown(b"XY-1 is `a` and {{ b }}")
-    assert document.texts[0].text == 'XY-1 is <x id="1"/> and <x id="2"/>'
-
-
-def test_a_text_without_tags_is_plain() -> None:
-    document = open_markdown(b"**All of it** \n\n# AT&amp;T")
-    assert [(s.text, s.markup.kind) for s in document.texts] == [
-        ("All of it", "text"),
-        ("AT&T", "text"),
-    ]
-    assert [mapped(s, str.lower) for s in document.texts] == ["all of it", "at&t"]
-
-
 def test_yaml_and_toml_front_matter_is_not_translated() -> None:
     for fence in ("---", "+++"):
         matter = f"{fence}\ntitle: one\n\n# two\n{fence}\n"
@@ -285,29 +263,6 @@ def test_a_too_long_paragraph_is_refused_with_its_line() -> None:
         ("[^1]: one\n\n    two\n\n    - three\n\n          code\n", ["one", "two", "three"]),
         ("[^1]: one\n\n    ```\n    code\n    ```\n", ["one"]),
         ("[^1]:\n    one\n", ["one"]),
-    ],
-)
-def test_footnote_definitions_keep_their_lines(source: str, texts: list[str]) -> None:
-    for newline in ("\n", "\r\n"):
-        content = source.replace("\n", newline)
-        document = open_markdown(content.encode())
-        assert [s.text for s in document.texts] == texts
-        written = shouted(document).decode()
-        assert written.split(newline) == [
-            line if "code" in line or "http" in line else line.upper()
-            for line in source.split("\n")
-        ]
-
-
-def test_a_translation_that_begins_with_a_footnote_and_a_colon_defines_no_footnote() -> None:
-    document = open_markdown(b"Text[^1]: more")
-    written = document.replaced(['<x id="1"/>: text'])
-    assert written == b"[^1]\\: text"
-
-
-@pytest.mark.parametrize(
-    ("source", "texts"),
-    [
         ("> [!WARNING]\n> one two\n", ["one two"]),
         ("> [!NOTE]  \n> - one\n>\n> # two\n", ["one", "two"]),
         ("> > [!tip]\n> > one\n", ["one"]),
@@ -320,19 +275,38 @@ def test_a_translation_that_begins_with_a_footnote_and_a_colon_defines_no_footno
         ("> one\n:::\n", ["one"]),
     ],
 )
-def test_markers_of_alerts_and_directives_keep_their_lines(source: str, texts: list[str]) -> None:
+def test_footnotes_and_markers_of_alerts_and_directives_keep_their_lines(
+    source: str, texts: list[str]
+) -> None:
     for newline in ("\n", "\r\n"):
-        document = open_markdown(source.replace("\n", newline).encode())
+        content = source.replace("\n", newline)
+        document = open_markdown(content.encode())
         assert [s.text for s in document.texts] == texts
-        kept = re.split(r"(:+ ?\w+|\{.*|\[!\w+\])", source.replace("\n", newline))
+        kept = re.split(r"(:::+ ?\w+|\{.*|\[!\w+\]|code|http\S*|\[a\])", content)
         assert shouted(document).decode() == "".join(
             part if number % 2 else part.upper() for number, part in enumerate(kept)
         )
 
 
-def test_a_marker_within_a_sentence_is_part_of_it() -> None:
-    document = open_markdown(b"Write [!NOTE] or\n`:::tip` here")
-    assert [s.text for s in document.texts] == ['Write <x id="1"/> or <w id="2">XY-2</w> here']
+@pytest.mark.parametrize(
+    ("source", "texts"),
+    [
+        ("the *red* [house](/h)", ['the <g id="1">red</g> <g id="2">house</g>']),
+        # A text without tags is plain.
+        ("**All of it** \n\n# AT&amp;T", ["All of it", "AT&T"]),
+        # Code beside text that looks like a stand-in is no word.
+        ("XY-1 is `a` and {{ b }}", ['XY-1 is <x id="1"/> and <x id="2"/>']),
+        # A marker within a sentence is part of it.
+        (
+            "Write [!NOTE] or\n`:::tip` here",
+            ['Write <x id="1"/> or <w id="2">XY-2</w> here'],
+        ),
+    ],
+)
+def test_texts_have_tags_only_within(source: str, texts: list[str]) -> None:
+    document = open_markdown(source.encode())
+    assert [each.text for each in document.texts] == texts
+    assert all((each.markup.kind == "text") == ("<" not in each.text) for each in document.texts)
 
 
 DEFINITIONS = "\n\n[cat]: /c\n[A *big* dog]: /d\n[1.2]: /v"

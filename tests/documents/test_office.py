@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
 
 import openpyxl
 import pptx
-import pytest
 import xlsxwriter
 from openpyxl.cell.rich_text import CellRichText, TextBlock
 from openpyxl.cell.text import InlineFont
@@ -18,7 +16,7 @@ from pptx.enum.chart import XL_CHART_TYPE
 from pptx.presentation import Presentation
 from pptx.util import Inches, Pt
 
-from service.documents import BrokenDocument, open_document
+from service.documents import open_document
 from tests.documents.translations import said, shouted, translated, unchanged
 from tests.documents.word import entries, saved_by, with_entry
 
@@ -190,9 +188,3 @@ def test_escaped_characters_of_a_cell_are_no_text() -> None:
     assert entries(unchanged(open_document("a.xlsx", content))) == entries(content)
     kept = translated(open_document("a.xlsx", content), lambda text: text.replace("say", "said"))
     assert b">said _x005F_x0041_ twice<" in entries(kept)["xl/sharedStrings.xml"]
-
-
-@pytest.mark.parametrize(("name", "make"), [("a.pptx", sheets), ("a.xlsx", slides)])
-def test_files_of_another_program_are_refused(name: str, make: Callable[[], bytes]) -> None:
-    with pytest.raises(BrokenDocument, match=r"not a \.\w+: it has no document of \w+ in it"):
-        open_document(name, make())

@@ -1,4 +1,4 @@
-"""Tests of reading documents in helper processes: limits, crashes, cancellation."""
+"""Tests of reading and translating documents: batches, limits, crashes, cancellation."""
 
 from __future__ import annotations
 
@@ -23,8 +23,11 @@ from service.documents import (
     UnsupportedDocument,
     translate_document,
 )
+from service.documents.batches import numbers_of_batches
 from service.documents.reading.worker import MOST_BYTES_OF_TEXTS
-from tests.documents.translations import shout
+from service.documents.types import MarkedSource, MarkupLost
+from service.text.markup import Markup
+from tests.documents.translations import ReaderHere, shout
 from tests.documents.word import saved, with_entry
 
 ENDLESS = b"*a* " * 12_000 + b"\n"
@@ -59,13 +62,11 @@ async def test_a_document_is_read_and_written_by_the_same_process() -> None:
 
 async def test_errors_of_a_document_reach_the_caller_from_the_helper() -> None:
     async with reading() as reader:
-        with pytest.raises(UnsupportedDocument, match=r"files \.exe are not supported"):
+        with pytest.raises(UnsupportedDocument):
             await reader.read("a.exe", b"")
         assert reader._helpers.processes == []
         with pytest.raises(BrokenDocument, match="character 3 is a null character"):
             await reader.read("a.txt", b"caf\0 noir")
-        with pytest.raises(BrokenDocument, match="not a zip file"):
-            await reader.read("a.docx", b"PK")
 
 
 async def test_a_killed_helper_fails_its_document_and_the_next_is_read() -> None:
@@ -97,16 +98,14 @@ async def test_a_document_over_the_memory_limit_is_refused_and_the_next_is_read(
         assert (await reader.read("a.txt", b"two")).sample == "two"
 
 
-async def test_a_document_with_too_much_text_is_refused() -> None:
+async def test_a_document_with_too_much_text_or_too_long_a_paragraph_is_refused() -> None:
     async with reading() as reader:
-        with pytest.raises(BrokenDocument, match=f"more than {MOST_BYTES_OF_TEXTS >> 20} MB"):
-            await reader.read("a.txt", b"word " * (MOST_BYTES_OF_TEXTS // 5 + 1_000))
-
-
-async def test_a_document_with_too_long_a_paragraph_is_refused() -> None:
-    async with reading() as reader:
-        for name, content in (("a.txt", b"x" * 200_000), ("a.html", b"<b>word</b> " * 20_000)):
-            with pytest.raises(BrokenDocument, match="at most 100000"):
+        for name, content, limit in (
+            ("a.txt", b"word " * (MOST_BYTES_OF_TEXTS // 5 + 1_000), "mega"),
+            ("a.txt", b"x" * 200_000, "at most 100000"),
+            ("a.html", b"<b>word</b> " * 20_000, "at most 100000"),
+        ):
+            with pytest.raises(BrokenDocument, match=limit):
                 await reader.read(name, content)
 
 
@@ -115,3 +114,59 @@ async def test_a_file_that_cannot_be_read_again_is_not_written() -> None:
         opened = replace(await reader.read("a.txt", b"one"), content=b"one\0 two")
         with pytest.raises(DocumentFailed):
             await translate_document(reader, opened, shout)
+
+
+class Recorder:
+    def __init__(self) -> None:
+        self.batches: list[tuple[tuple[str, ...], Markup]] = []
+
+    async def __call__(self, texts: tuple[str, ...], markup: Markup) -> list[str]:
+        self.batches.append((texts, markup))
+        return await shout(texts, markup)
+
+
+async def test_texts_are_batched_by_markup_and_written_in_their_places() -> None:
+    reader, recorder = ReaderHere(), Recorder()
+    document = await reader.read("a.md", b"# one\n\ntwo *three*\n\nfour\n")
+    assert (document.media_type, document.characters, document.sample) == (
+        "text/markdown",
+        len("onetwo threefour"),
+        "one\ntwo three\nfour",
+    )
+    written = await translate_document(reader, document, recorder)
+    assert written == b"# ONE\n\nTWO *THREE*\n\nFOUR\n"
+    assert [texts for texts, _ in recorder.batches] == [
+        ("one", "four"),
+        ('two <g id="1">three</g>',),
+    ]
+    assert [markup.kind for _, markup in recorder.batches] == ["text", "xml"]
+    recorder.batches.clear()
+    empty = await reader.read("a.txt", b"\n")
+    assert await translate_document(reader, empty, recorder) == b"\n"
+    assert recorder.batches == []
+
+
+def test_batches_are_limited_by_texts_and_characters() -> None:
+    texts = [MarkedSource(text) for text in ["word"] * 10 + ["w" * 100] + ["word"] * 3]
+    batches = list(numbers_of_batches(texts, most_texts=4, most_characters=20))
+    assert [len(numbers) for numbers in batches] == [4, 4, 2, 1, 3]
+    assert [number for numbers in batches for number in numbers] == list(range(14))
+
+
+@pytest.mark.parametrize(
+    ("translations", "error"),
+    [(LookupError(), LookupError), ([], ValueError), (["two three"], MarkupLost)],
+    ids=["refused", "too few", "without tags"],
+)
+async def test_failed_translations_raise(
+    translations: list[str] | LookupError, error: type[Exception]
+) -> None:
+    async def translate(texts: tuple[str, ...], markup: Markup) -> list[str]:
+        if isinstance(translations, LookupError):
+            raise translations
+        return translations
+
+    reader = ReaderHere()
+    document = await reader.read("a.md", b"two *three*\n")
+    with pytest.raises(error):
+        await translate_document(reader, document, translate)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -40,84 +41,91 @@ def listing(directory: Path) -> dict[str, bytes]:
     }
 
 
-def test_a_bundle_reads_back_as_it_was_written(bundle: Bundle) -> None:
-    assert Bundle.open(bundle.path) == bundle
-
-
-def test_a_bundle_holds_its_files_and_its_manifest_and_nothing_else(
+def test_a_bundle_holds_its_files_and_its_manifest_and_reads_back(
     bundle: Bundle, originals: dict[str, Path]
 ) -> None:
-    assert {file.name for file in bundle.path.iterdir()} == {*originals, "manifest.json"}
+    (bundle.path / ".DS_Store").write_bytes(b"")
+    assert Bundle.open(bundle.path) == bundle
+    assert listing(bundle.path).keys() == {*originals, "manifest.json", ".DS_Store"}
     assert bundle.manifest.files.keys() == originals.keys()
-
-
-def test_bundle_permissions_follow_the_umask(bundle: Bundle) -> None:
+    tokenizers = bundle.tokenizers()
+    assert tokenizers.source is tokenizers.target
+    assert tokenizers.target.decode(tokenizers.target.encode(DIGITS[0])) == DIGITS[0]
+    with pytest.raises(InvalidBundle, match="not int8"):
+        bundle.graph("step", "int8")
+    # Its permissions follow the umask.
     beside = bundle.path.parent / "beside"
     beside.mkdir()
     assert bundle.path.stat().st_mode == beside.stat().st_mode
 
 
-def test_graph_of_a_missing_precision_is_refused(bundle: Bundle) -> None:
-    with pytest.raises(InvalidBundle, match="offers fp32; not int8"):
-        bundle.graph("step", "int8")
-
-
-def test_the_tokenizer_comes_with_the_bundle(bundle: Bundle) -> None:
-    tokenizers = bundle.tokenizers()
-    assert tokenizers.source is tokenizers.target
-    tokenizer = tokenizers.target
-    assert tokenizer.decode(tokenizer.encode(DIGITS[0])) == DIGITS[0]
-
-
 # --- verification of a bundle that is opened
 
 
-def test_a_changed_file_is_noticed(bundle: Bundle) -> None:
-    path = bundle.graph("step", "fp32")
+def reverse(path: Path) -> None:
     path.write_bytes(path.read_bytes()[::-1])
-    with pytest.raises(InvalidBundle, match=r"step\.fp32\.onnx is not the file"):
+
+
+def link(path: Path) -> None:
+    path.rename(path.with_suffix(".other"))
+    path.symlink_to(path.with_suffix(".other"))
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("step.fp32.onnx", reverse),
+        ("weights.fp32.bin", lambda path: os.truncate(path, 3)),
+        ("step.fp32.onnx", link),
+        # Neither is listed in the manifest.
+        ("extra.onnx", lambda path: path.write_bytes(b"from elsewhere")),
+        ("weights.int8.bin", lambda path: path.write_bytes(b"from elsewhere")),
+        *(
+            ("manifest.json", lambda path, content=content: path.write_bytes(content))
+            for content in (
+                *(b"{", b"", b"[" * 100_000, b"[]", b"\xff\xfe{}", b"{}", b'{"schema": 3}'),
+                b'{"schema": 1, "source": "de", "target": "en"}',
+            )
+        ),
+    ],
+)
+def test_changed_unlisted_and_malformed_files_are_named(
+    bundle: Bundle, name: str, change: Callable[[Path], object]
+) -> None:
+    change(bundle.path / name)
+    with pytest.raises(InvalidBundle, match="manifest" if name.endswith("json") else name):
         Bundle.open(bundle.path)
 
 
-def test_a_truncated_file_is_noticed_by_its_size(bundle: Bundle) -> None:
-    os.truncate(bundle.path / "weights.fp32.bin", 3)
-    with pytest.raises(
-        InvalidBundle, match=r"weights\.fp32\.bin has 3 bytes; the manifest says 27"
-    ):
-        Bundle.open(bundle.path)
+@pytest.mark.parametrize("name", ["nowhere", "file", "."])
+def test_a_path_without_a_manifest_is_not_a_bundle(tmp_path: Path, name: str) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(InvalidBundle):
+        Bundle.open(tmp_path / name)
 
 
 @pytest.mark.parametrize(
     "name",
     [
-        "README.md",
-        "attention.fp32.onnx",
-        "encoder.fp32.onnx",
-        "step.fp32.onnx",
-        "tokenizer.model",
-        "weights.fp32.bin",
+        *("README.md", "attention.fp32.onnx", "encoder.fp32.onnx", "step.fp32.onnx"),
+        *("tokenizer.model", "weights.fp32.bin"),
     ],
 )
-class TestEveryFileCounts:
-    def test_a_missing_file_is_named(self, bundle: Bundle, name: str) -> None:
-        (bundle.path / name).unlink()
-        with pytest.raises(InvalidBundle, match=f"lacks {name}"):
-            Bundle.open(bundle.path)
-
-    def test_manifest_without_the_file_is_refused(self, bundle: Bundle, name: str) -> None:
-        files = json.loads(bundle.manifest.to_json())["files"]
-        del files[name]
-        edit_manifest(bundle, files=files)
-        with pytest.raises(InvalidBundle, match=f"does not list {name}"):
-            Bundle.open(bundle.path)
-
-    def test_bundle_without_the_file_is_not_written(
-        self, tmp_path: Path, originals: dict[str, Path], name: str
-    ) -> None:
-        rest = {other: origin for other, origin in originals.items() if other != name}
-        with pytest.raises(InvalidBundle, match=f"does not list {name}"):
-            Bundle.write(tmp_path / "tiny", MANIFEST, rest)
-        assert list(tmp_path.iterdir()) == []
+def test_every_file_is_required(
+    bundle: Bundle, tmp_path: Path, originals: dict[str, Path], name: str
+) -> None:
+    (bundle.path / name).unlink()
+    with pytest.raises(InvalidBundle, match=f"lacks {name}"):
+        Bundle.open(bundle.path)
+    files = json.loads(bundle.manifest.to_json())["files"]
+    del files[name]
+    edit_manifest(bundle, files=files)
+    with pytest.raises(InvalidBundle, match=f"does not list {name}"):
+        Bundle.open(bundle.path)
+    rest = {other: origin for other, origin in originals.items() if other != name}
+    with pytest.raises(InvalidBundle, match=f"does not list {name}"):
+        Bundle.write(tmp_path / "incomplete", MANIFEST, rest)
+    assert not (tmp_path / "incomplete").exists()
 
 
 @pytest.mark.parametrize(("precisions", "complete"), [(("int8", "fp16"), True), (("fp16",), False)])
@@ -138,25 +146,6 @@ def test_graphs_in_fp16_may_share_the_weights_of_int8_only(
         Bundle.write(tmp_path / "tiny", manifest, listed)
 
 
-@pytest.mark.parametrize("name", ["extra.onnx", "weights.int8.bin"])
-def test_unlisted_graph_or_weights_file_is_refused(bundle: Bundle, name: str) -> None:
-    (bundle.path / name).write_bytes(b"from elsewhere")
-    with pytest.raises(InvalidBundle, match=f"{name} is not listed"):
-        Bundle.open(bundle.path)
-
-
-def test_unlisted_file_of_another_type_is_ignored(bundle: Bundle) -> None:
-    (bundle.path / ".DS_Store").write_bytes(b"")
-    assert Bundle.open(bundle.path) == bundle
-
-
-def test_a_link_in_place_of_a_file_is_refused(bundle: Bundle, originals: dict[str, Path]) -> None:
-    (bundle.path / "step.fp32.onnx").unlink()
-    (bundle.path / "step.fp32.onnx").symlink_to(originals["step.fp32.onnx"])
-    with pytest.raises(InvalidBundle, match="not a plain file"):
-        Bundle.open(bundle.path)
-
-
 @pytest.mark.parametrize("name", ["../step.fp32.onnx", "/step.fp32.onnx", "sub/x", "..", ""])
 def test_file_name_with_a_path_is_refused(
     bundle: Bundle, tmp_path: Path, originals: dict[str, Path], name: str
@@ -171,69 +160,33 @@ def test_file_name_with_a_path_is_refused(
     assert not (tmp_path / "other").exists()
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"{", "manifest.json: the manifest is not JSON"),
-        (b"", "not JSON"),
-        (b"[" * 100_000, "not JSON"),
-        (b"[]", "not a JSON object"),
-        (b"\xff\xfe{}", "not UTF-8"),
-        (b"{}", "has schema None; this reader knows 2"),
-        (
-            b'{"schema": 1, "source": "de", "target": "en"}',
-            "has schema 1; this reader knows 2: export the model again with",
-        ),
-        (b'{"schema": 3}', "has schema 3; this reader knows 2"),
-    ],
-)
-def test_malformed_manifest_is_refused(bundle: Bundle, content: bytes, message: str) -> None:
-    (bundle.path / "manifest.json").write_bytes(content)
-    with pytest.raises(InvalidBundle, match=message):
-        Bundle.open(bundle.path)
-
-
-def test_a_directory_without_a_manifest_is_not_a_bundle(tmp_path: Path) -> None:
-    with pytest.raises(InvalidBundle, match=r"has no manifest\.json"):
-        Bundle.open(tmp_path)
-    with pytest.raises(InvalidBundle, match=r"has no manifest\.json"):
-        Bundle.open(tmp_path / "nowhere")
-
-
-def test_a_file_is_not_a_bundle(tmp_path: Path) -> None:
-    (tmp_path / "tiny").write_bytes(b"")
-    with pytest.raises(InvalidBundle, match="cannot be read"):
-        Bundle.open(tmp_path / "tiny")
-
-
 # --- the tokenizer fits the manifest
-
-
-def test_a_corrupt_tokenizer_is_an_invalid_bundle(
-    tmp_path: Path, originals: dict[str, Path]
-) -> None:
-    (tmp_path / "junk").write_bytes(b"junk")
-    bundle = Bundle.write(
-        tmp_path / "tiny", MANIFEST, originals | {"tokenizer.model": tmp_path / "junk"}
-    )
-    with pytest.raises(InvalidBundle, match=r"tokenizer\.model is not a SentencePiece model"):
-        bundle.tokenizers()
 
 
 @pytest.mark.parametrize(
     ("part", "change", "message"),
     [
-        ("dimensions", {"vocabulary_size": 20}, "has 14 pieces, the network 20"),
-        ("special_ids", {"eos": 2, "bos": 3}, "has SpecialIds"),
+        ("dimensions", {"vocabulary_size": 20}, "14 pieces, the network 20"),
+        ("special_ids", {"eos": 2, "bos": 3}, "SpecialIds"),
+        (None, {}, "not a SentencePiece model"),
     ],
 )
 def test_a_tokenizer_that_does_not_fit_is_refused(
-    tmp_path: Path, originals: dict[str, Path], part: str, change: dict[str, int], message: str
+    tmp_path: Path,
+    originals: dict[str, Path],
+    part: str | None,
+    change: dict[str, int],
+    message: str,
 ) -> None:
-    changed = getattr(MANIFEST, part).model_copy(update=change)
-    manifest = MANIFEST.model_copy(update={part: changed})
-    with pytest.raises(InvalidBundle, match=rf"tokenizer\.model {message}"):
-        Bundle.write(tmp_path / "tiny", manifest, originals).tokenizers()
+    manifest, files = MANIFEST, originals
+    if part is None:
+        (tmp_path / "junk").write_bytes(b"junk")
+        files = originals | {"tokenizer.model": tmp_path / "junk"}
+    else:
+        changed = getattr(MANIFEST, part).model_copy(update=change)
+        manifest = MANIFEST.model_copy(update={part: changed})
+    with pytest.raises(InvalidBundle, match=message):
+        Bundle.write(tmp_path / "tiny", manifest, files).tokenizers()
 
 
 # --- a vocabulary per side
@@ -262,31 +215,17 @@ def test_each_side_may_have_its_own_tokenizer(
     assert bundle.manifest.dimensions.source_vocabulary == 15
 
 
-@pytest.mark.parametrize("name", ["source.model", "target.model"])
-def test_tokenizer_of_one_side_alone_is_refused(
-    tmp_path: Path, apart: tuple[Manifest, dict[str, Path]], name: str
-) -> None:
-    manifest, files = apart
-    del files[name]
-    with pytest.raises(InvalidBundle, match=f"does not list {name}"):
-        Bundle.write(tmp_path / "apart", manifest, files)
-
-
-def test_shared_tokenizer_beside_one_of_a_side_is_refused(
+def test_tokenizers_that_do_not_fit_the_sides_are_refused(
     tmp_path: Path, apart: tuple[Manifest, dict[str, Path]], originals: dict[str, Path]
 ) -> None:
     manifest, files = apart
+    for name in ("source.model", "target.model"):
+        rest = {other: path for other, path in files.items() if other != name}
+        with pytest.raises(InvalidBundle, match=f"does not list {name}"):
+            Bundle.write(tmp_path / "apart", manifest, rest)
     both = files | {"tokenizer.model": originals["tokenizer.model"]}
-    with pytest.raises(
-        InvalidBundle, match=r"tokenizer\.model, which is of both sides, and source\.model"
-    ):
+    with pytest.raises(InvalidBundle, match=r"tokenizer\.model, .* source\.model"):
         Bundle.write(tmp_path / "apart", manifest, both)
-
-
-def test_tokenizer_of_a_side_with_another_size_is_refused(
-    tmp_path: Path, apart: tuple[Manifest, dict[str, Path]], originals: dict[str, Path]
-) -> None:
-    manifest, files = apart
     with pytest.raises(InvalidBundle, match=r"source\.model has 15 pieces, the network 14"):
         Bundle.write(tmp_path / "apart", MANIFEST, files).tokenizers()
     with pytest.raises(InvalidBundle, match=r"tokenizer\.model has 14 pieces, the network 15"):
@@ -331,8 +270,6 @@ def test_a_failing_write_leaves_nothing_behind_and_keeps_the_old_bundle(
     with pytest.raises((OSError, InvalidBundle)):
         Bundle.write(bundle.path, MANIFEST, originals)
     assert listing(bundle.path.parent) == before
-    assert [entry.name for entry in bundle.path.parent.iterdir()] == ["tiny"]
-    assert Bundle.open(bundle.path) == bundle
 
 
 def test_old_bundle_is_restored_if_the_rename_fails(

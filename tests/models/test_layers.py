@@ -4,8 +4,15 @@ import math
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import nn
 
+from models.transformer.attention import (
+    MultiHeadAttention,
+    attend,
+    attend_explicitly,
+)
 from models.transformer.config import Activation, Positions
 from models.transformer.layers import Embedding, FeedForward, Residual, sinusoids
 from tests.support.tiny_training import tiny_config
@@ -39,26 +46,16 @@ def test_sinusoids_can_begin_at_a_later_position() -> None:
     torch.testing.assert_close(embedding.positions, sinusoids(16, 16, first=2))
 
 
-def test_a_shift_of_sinusoids_is_a_rotation() -> None:
-    """The paper's reason for sinusoids: PE(pos + k) is a linear function of PE(pos)."""
-    table = sinusoids(length=40, width=6).double()
-    shift = torch.linalg.lstsq(table[:30], table[5:35]).solution
-    torch.testing.assert_close(table[:35] @ shift, table[5:], atol=1e-4, rtol=0)
-
-
 @pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
-def test_embedding_is_scaled_by_root_width_plus_position(positions: str) -> None:
-    config = tiny_config(positions=positions)
+@pytest.mark.parametrize(("scaled", "factor"), [(True, 4), (False, 1)])
+def test_embedding_is_scaled_by_root_width_plus_position(
+    positions: str, scaled: bool, factor: int
+) -> None:
+    config = tiny_config(positions=positions, scaled_embeddings=scaled)
     embedding = Embedding(nn.Embedding(15, 16), config).eval()
     embedded = embedding(torch.tensor([[5, 6]]), start=3)
-    expected = embedding.tokens.weight[[5, 6]] * 4 + embedding.positions[3:5]
+    expected = embedding.tokens.weight[[5, 6]] * factor + embedding.positions[3:5]
     torch.testing.assert_close(embedded[0], expected)
-
-
-def test_unscaled_embedding_is_token_plus_position() -> None:
-    embedding = Embedding(nn.Embedding(15, 16), tiny_config(scaled_embeddings=False)).eval()
-    expected = embedding.tokens.weight[[5, 6]] + embedding.positions[:2]
-    torch.testing.assert_close(embedding(torch.tensor([[5, 6]]))[0], expected)
 
 
 def test_only_learned_positions_are_parameters() -> None:
@@ -73,42 +70,24 @@ def test_only_learned_positions_are_parameters() -> None:
 def test_a_position_beyond_the_longest_is_named(positions: str) -> None:
     embedding = Embedding(nn.Embedding(15, 16), tiny_config(positions=positions, max_length=4))
     embedding(torch.ones(1, 4, dtype=torch.long))
-    with pytest.raises(ValueError, match="position 5 is beyond max_length 4"):
-        embedding(torch.ones(1, 5, dtype=torch.long))
-    with pytest.raises(ValueError, match="position 5 is beyond max_length 4"):
-        embedding(torch.ones(1, 1, dtype=torch.long), start=4)
+    for length, start in ((5, 0), (1, 4)):
+        with pytest.raises(ValueError, match="position 5 is beyond max_length 4"):
+            embedding(torch.ones(1, length, dtype=torch.long), start=start)
 
 
-def test_feed_forward_computes_equation_2_at_every_position() -> None:
-    layer = FeedForward(tiny_config()).eval()
-    x = torch.randn(2, 3, 16)
-    inner = (x @ layer.inner.weight.T + layer.inner.bias).clamp(min=0)
-    torch.testing.assert_close(layer(x), inner @ layer.outer.weight.T + layer.outer.bias)
-    torch.testing.assert_close(layer(x)[:, 1:2], layer(x[:, 1:2]))
-
-
-@pytest.mark.parametrize("activation", ["silu", "gelu"])
-def test_feed_forward_with_silu_or_gelu(activation: Activation) -> None:
+@pytest.mark.parametrize("activation", ["relu", "silu", "gelu"])
+def test_feed_forward_computes_equation_2_at_every_position(activation: Activation) -> None:
     layer = FeedForward(tiny_config(activation=activation)).eval()
     x = torch.randn(2, 3, 16)
     inner = x @ layer.inner.weight.T + layer.inner.bias
-    gates = {"silu": inner.sigmoid(), "gelu": (1 + (inner / math.sqrt(2)).erf()) / 2}
+    gates = {
+        "relu": (inner > 0).float(),
+        "silu": inner.sigmoid(),
+        "gelu": (1 + (inner / math.sqrt(2)).erf()) / 2,
+    }
     expected = (inner * gates[activation]) @ layer.outer.weight.T + layer.outer.bias
     torch.testing.assert_close(layer(x), expected)
-
-
-@pytest.mark.parametrize(
-    ("changes", "complaint"),
-    [
-        ({"positions": "sinusoidal_halves", "width": 9, "heads": 3}, "even width, not 9"),
-        ({"positions": "sinusoidal_tensor2tensor", "width": 2}, "a width of 4 at least"),
-        ({"first_position": -1}, "must not be negative, as -1 is"),
-        ({"positions": "learned", "first_position": 1}, "learned positions have no first_position"),
-    ],
-)
-def test_invalid_positions_are_refused(changes: dict[str, object], complaint: str) -> None:
-    with pytest.raises(ValueError, match=complaint):
-        tiny_config(**changes)
+    torch.testing.assert_close(layer(x)[:, 1:2], layer(x[:, 1:2]))
 
 
 def test_norm_before_or_after_the_sublayer() -> None:
@@ -117,3 +96,54 @@ def test_norm_before_or_after_the_sublayer() -> None:
     after = Residual(tiny_config(norm="after")).eval()
     torch.testing.assert_close(before(x, torch.sin), x + torch.sin(before.norm(x)))
     torch.testing.assert_close(after(x, torch.sin), after.norm(x + torch.sin(x)))
+
+
+def projections(seed: int) -> tuple[torch.Tensor, ...]:
+    generator = torch.Generator().manual_seed(seed)
+    return tuple(torch.randn(3, 2, length, 5, generator=generator) for length in (4, 6, 6))
+
+
+@settings(max_examples=20)
+@given(seed=st.integers(0, 2**32), hidden=st.floats(0, 0.9))
+def test_fused_attention_equals_unfused_attention(seed: int, hidden: float) -> None:
+    query, key, value = projections(seed)
+    visible = torch.rand(3, 1, 4, 6, generator=torch.Generator().manual_seed(seed)) >= hidden
+    visible[..., 0] = True
+    explicit, _ = attend_explicitly(query, key, value, visible, dropout=0.0)
+    torch.testing.assert_close(attend(query, key, value, visible, dropout=0.0), explicit)
+
+
+def test_unfused_attention_computes_equation_1() -> None:
+    query, key, value = projections(seed=1)
+    found, weights = attend_explicitly(query, key, value, None, dropout=0.0)
+    for place in range(4):
+        scores = [float(query[0, 0, place] @ key[0, 0, k]) / math.sqrt(5) for k in range(6)]
+        total = sum(map(math.exp, scores))
+        expected = [math.exp(score) / total for score in scores]
+        assert weights[0, 0, place].tolist() == pytest.approx(expected, rel=1e-4)
+        mixed = sum(w * value[0, 0, k] for k, w in enumerate(expected))
+        torch.testing.assert_close(found[0, 0, place], mixed)
+
+
+def test_dropout_changes_the_output_and_not_the_map() -> None:
+    query, key, value = projections(seed=3)
+    torch.manual_seed(0)
+    dropped, weights = attend_explicitly(query, key, value, None, dropout=0.5)
+    whole, same_weights = attend_explicitly(query, key, value, None, dropout=0.0)
+    assert torch.equal(weights, same_weights)
+    assert not torch.allclose(dropped, whole)
+
+
+def test_each_head_attends_in_its_own_slice_of_the_width() -> None:
+    torch.manual_seed(1)
+    attention = MultiHeadAttention(width=6, heads=2, dropout=0.0).eval()
+    x = torch.randn(1, 4, 6)
+    expected = []
+    for part in (slice(0, 3), slice(3, 6)):
+        query, key, value = (
+            torch.nn.functional.linear(x, layer.weight[part], layer.bias[part])
+            for layer in (attention.query, attention.key, attention.value)
+        )
+        expected.append((query @ key.transpose(1, 2) / math.sqrt(3)).softmax(-1) @ value)
+    found = attention(*attention.queries_keys_values(x), None)
+    torch.testing.assert_close(found, attention.output(torch.cat(expected, -1)))

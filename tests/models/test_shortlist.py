@@ -35,12 +35,9 @@ def test_source_and_target_vocabularies_may_differ() -> None:
     shortlist = Shortlist(ids(1), ids(0, 1, 2), ids(90, 70))
     assert (shortlist.source_vocabulary_size, shortlist.target_bound) == (2, 91)
     assert shortlist.ids_for((0, 1)).tolist() == [1, 70, 90]
-
-
-@pytest.mark.parametrize("outside", [-1, 6])
-def test_a_source_id_outside_the_vocabulary_is_refused(outside: int) -> None:
-    with pytest.raises(ValueError, match="are not all of a vocabulary of 6"):
-        a_shortlist().ids_for((0, outside))
+    for outside in (-1, 2):
+        with pytest.raises(ValueError, match="vocabulary of 2"):
+            shortlist.ids_for((0, outside))
 
 
 @given(shortlists())
@@ -60,41 +57,40 @@ def test_equal_shortlists_give_equal_files(tmp_path: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize(
-    ("changes", "complaint"),
+    "changes",
     [
-        ({"always": None}, "lacks always"),
-        ({"always": None, "targets": None}, "lacks always, targets"),
-        ({"targets": np.array([4, 5, 4], np.int64)}, "targets is 1-dimensional int64"),
-        ({"always": ids(1, 3).reshape(1, 2)}, "always is 2-dimensional int32"),
-        ({"always": np.array(["a"], object)}, "allow_pickle=False"),
-        ({"offsets": ids()}, "offsets are of an empty vocabulary"),
-        ({"offsets": ids(0)}, "offsets are of an empty vocabulary"),
-        ({"offsets": ids(0, 2, 1, 3, 3, 3, 3)}, "offsets decrease"),
-        ({"offsets": ids(1, 2, 2, 3, 3, 3, 3)}, "offsets run from 1 to 3; there are 3 targets"),
-        ({"offsets": ids(0, 2, 2, 4, 4, 4, 4)}, "offsets run from 0 to 4; there are 3 targets"),
-        ({"targets": ids(4, -1, 4)}, "targets has -1, which is not a token id"),
+        {"always": None},
+        {"always": None, "targets": None},
+        {"targets": np.array([4, 5, 4], np.int64)},
+        {"always": ids(1, 3).reshape(1, 2)},
+        {"always": np.array(["a"], object)},
+        {"offsets": ids()},
+        {"offsets": ids(0)},
+        {"offsets": ids(0, 2, 1, 3, 3, 3, 3)},
+        {"offsets": ids(1, 2, 2, 3, 3, 3, 3)},
+        {"offsets": ids(0, 2, 2, 4, 4, 4, 4)},
+        {"targets": ids(4, -1, 4)},
     ],
 )
 def test_inconsistent_arrays_are_refused(
-    tmp_path: Path, changes: dict[str, np.ndarray | None], complaint: str
+    tmp_path: Path, changes: dict[str, np.ndarray | None]
 ) -> None:
     good = a_shortlist()
     arrays = {"always": good.always, "offsets": good.offsets, "targets": good.targets, **changes}
     path = tmp_path / "shortlist.npz"
     kept = {name: array for name, array in arrays.items() if array is not None}
     np.savez_compressed(path, **kept)
-    with pytest.raises(InvalidBundle, match=complaint):
+    with pytest.raises(InvalidBundle, match=str(path)):
         Shortlist.load(path)
 
 
-def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("content", [None, b"", b"not an archive", b"\x93NUMPY"])
+def test_a_file_of_another_kind_is_refused(tmp_path: Path, content: bytes | None) -> None:
     path = tmp_path / "shortlist.npz"
-    with pytest.raises(InvalidBundle, match="cannot be read: No such file"):
-        Shortlist.load(path)
-    for content in (b"", b"not an archive", b"\x93NUMPY"):
+    if content is not None:
         path.write_bytes(content)
-        with pytest.raises(InvalidBundle, match="is not an npz archive"):
-            Shortlist.load(path)
+    with pytest.raises(InvalidBundle, match=str(path)):
+        Shortlist.load(path)
 
 
 @given(st.data())
@@ -114,9 +110,6 @@ def test_damaged_file_is_refused_or_loads_unchanged(
     assert as_lists(loaded) == as_lists(a_shortlist())
 
 
-# --- the shortlist of a bundle
-
-
 def bundle_with(directory: Path, shortlist: Shortlist | None) -> Bundle:
     files = tiny_files(directory / "files")
     if shortlist is not None:
@@ -130,18 +123,14 @@ def everything_always(vocabulary_size: int) -> Shortlist:
     return Shortlist(np.arange(vocabulary_size, dtype=np.int32), nothing_more, ids())
 
 
-def test_the_shortlist_comes_with_the_bundle(tmp_path: Path) -> None:
+def test_a_shortlist_that_the_manifest_lists_is_loaded(tmp_path: Path) -> None:
     shortlist = everything_always(VOCABULARY_SIZE)
-    loaded = bundle_with(tmp_path, shortlist).shortlist()
+    loaded = bundle_with(tmp_path / "one", shortlist).shortlist()
     assert loaded is not None
     assert as_lists(loaded) == as_lists(shortlist)
-
-
-def test_bundle_without_a_shortlist_loads_none(tmp_path: Path) -> None:
-    bundle = bundle_with(tmp_path, None)
-    assert bundle.shortlist() is None
+    bundle = bundle_with(tmp_path / "other", None)
     everything_always(VOCABULARY_SIZE).save(bundle.path / SHORTLIST)
-    assert bundle.shortlist() is None, "a file that the manifest does not list is not read"
+    assert bundle.shortlist() is None
 
 
 _NO_OFFSETS = np.zeros(VOCABULARY_SIZE + 1, np.int32)

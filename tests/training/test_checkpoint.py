@@ -22,6 +22,7 @@ def document(network: Transformer, step: int = 1) -> dict[str, Any]:
         "recipe": {"name": "tiny"},
         "vocabulary": {"tokenizer.model": "of some run"},
         "step": step,
+        "random": [torch.get_rng_state()],
         "network": network.state_dict(),
     }
 
@@ -51,7 +52,7 @@ def test_a_write_that_fails_leaves_the_old_checkpoint(
 
     monkeypatch.setattr(torch, "save", disk_full)
     for step in (1, 2):
-        with pytest.raises(CannotWrite, match=r"is full: .* are free; about 1 MB are needed"):
+        with pytest.raises(CannotWrite, match="is full"):
             checkpoint.save(document(tiny_network(2)), checkpoint.path_of(tmp_path, step))
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
@@ -95,38 +96,32 @@ def test_an_average_is_the_mean_of_every_weight(tmp_path: Path) -> None:
         mean = torch.stack([network.state_dict()[name] for network in networks]).mean(0)
         torch.testing.assert_close(weight, mean)
         assert weight.dtype == torch.float32
-
-
-def test_averaged_network_keeps_tied_matrices(tmp_path: Path) -> None:
-    averaged = checkpoint.average(saved(tmp_path, [tiny_network(1), tiny_network(2)]))
+    # Tied matrices stay tied.
     checkpoint.save(averaged, tmp_path / "averaged.pt")
     network = checkpoint.restore(checkpoint.load(tmp_path / "averaged.pt"))
     assert network.generator.weight is network.source_embedding.tokens.weight
 
 
-def test_average_of_no_checkpoints_is_refused() -> None:
-    with pytest.raises(CheckpointError, match="run `python -m training train RECIPE` first"):
-        checkpoint.average([])
-
-
 @pytest.mark.parametrize(
-    ("second", "complaint"),
+    ("second", "named"),
     [
-        (document(tiny_network(width=8)), "of different networks"),
-        (document(tiny_network()) | {"vocabulary": {"t": "other"}}, "of different vocabularies"),
+        (document(tiny_network(width=8)), "different networks"),
+        (document(tiny_network()) | {"vocabulary": {"t": "other"}}, "different vocabularies"),
         (
             {name: part for name, part in document(tiny_network()).items() if name != "vocabulary"},
-            "another version of this program",
+            "another version",
         ),
     ],
 )
 def test_average_of_other_networks_or_vocabularies_is_refused(
-    tmp_path: Path, second: dict[str, Any], complaint: str
+    tmp_path: Path, second: dict[str, Any], named: str
 ) -> None:
     paths = saved(tmp_path, [tiny_network(), tiny_network()])
     checkpoint.save(second, paths[1])
-    with pytest.raises(CheckpointError, match=complaint):
+    with pytest.raises(CheckpointError, match=named):
         checkpoint.average(paths)
+    with pytest.raises(CheckpointError, match="training train RECIPE"):
+        checkpoint.average([])
 
 
 def test_checkpoint_with_a_changed_byte_is_refused_by_name_or_has_the_same_weights(
@@ -149,15 +144,6 @@ def test_checkpoint_with_a_changed_byte_is_refused_by_name_or_has_the_same_weigh
     assert refused > 64 * 4 / 7
 
 
-def test_average_of_a_damaged_checkpoint_is_refused_by_name(tmp_path: Path) -> None:
-    paths = saved(tmp_path, [tiny_network(1), tiny_network(2)])
-    content = bytearray(paths[1].read_bytes())
-    content[len(content) // 2] ^= 1
-    paths[1].write_bytes(content)
-    with pytest.raises(CheckpointError, match=rf"{paths[1].name} is damaged: .*; delete it"):
-        checkpoint.average(paths)
-
-
 def test_loading_a_checkpoint_runs_none_of_its_code(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -168,16 +154,19 @@ def test_loading_a_checkpoint_runs_none_of_its_code(
     assert not (tmp_path / "harm").exists()
 
 
-@pytest.mark.parametrize("damage", ["truncated", "junk", "empty", "a pickle"])
+@pytest.mark.parametrize("damage", ["truncated", "junk", "empty", "a pickle", "one bit"])
 def test_damaged_checkpoint_is_named(tmp_path: Path, damage: str) -> None:
-    path = checkpoint.path_of(tmp_path, 1)
-    checkpoint.save(document(tiny_network()), path)
-    content = {
-        "truncated": path.read_bytes()[:-500],
+    (path,) = saved(tmp_path, [tiny_network()])
+    content = path.read_bytes()
+    flipped = bytearray(content)
+    flipped[len(content) // 2] ^= 1
+    damaged = {
+        "truncated": content[:-500],
         "junk": b"junk" * 100,
         "empty": b"",
         "a pickle": pickle.dumps(tiny_config()),
-    }[damage]
-    path.write_bytes(content)
-    with pytest.raises(CheckpointError, match=f"{path.name} is not a checkpoint"):
+        "one bit": bytes(flipped),
+    }
+    path.write_bytes(damaged[damage])
+    with pytest.raises(CheckpointError, match=path.name):
         checkpoint.load(path)

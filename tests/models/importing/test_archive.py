@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 import zipfile
 from collections.abc import Callable
@@ -9,9 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from models.importing import archive
+from models.importing import archive, side_files
 from models.importing.archive import unpacked
+from models.importing.checkpoint import Checkpoint
+from models.importing.flat_yaml import read_flat
 from models.importing.refusals import NotACheckpoint, UnsupportedCheckpoint
+from models.importing.side_files import LARGEST, read_bytes, read_json, read_object
 
 
 def packed(path: Path, write: Callable[[zipfile.ZipFile], object]) -> Path:
@@ -82,30 +86,64 @@ def test_hostile_archives_are_refused_by_name(
     assert [file.name for file in tmp_path.iterdir()] == ["hostile.zip"]
 
 
-def test_archives_that_unpack_to_too_much_are_refused(
+def test_too_large_damaged_and_missing_archives_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(archive, "LARGEST", 3)
-    path = packed(tmp_path / "a.zip", names("a.json", "b.json"))
-    with pytest.raises(NotACheckpoint, match="unpacks to 4 bytes; 3 are allowed"), unpacked(path):
-        pytest.fail("it was unpacked")
-
-
-def test_damaged_archives_are_refused(tmp_path: Path) -> None:
-    content = packed(
-        tmp_path / "a.zip", lambda a: a.writestr("a.json", bytes(range(256)) * 16)
-    ).read_bytes()
+    path = packed(tmp_path / "a.zip", lambda a: a.writestr("a.json", bytes(range(256)) * 16))
+    content = path.read_bytes()
     changed = bytearray(content)
     changed[60:90] = bytes(30)
     for damaged in (content[: len(content) // 2], bytes(changed)):
-        (tmp_path / "a.zip").write_bytes(damaged)
-        with (
-            pytest.raises(NotACheckpoint, match="damaged archive"),
-            unpacked(tmp_path / "a.zip"),
-        ):
+        path.write_bytes(damaged)
+        with pytest.raises(NotACheckpoint, match="damaged archive"), unpacked(path):
             pytest.fail("it was unpacked")
-    with (
-        pytest.raises(NotACheckpoint, match="does not exist"),
-        unpacked(tmp_path / "absent.argosmodel"),
-    ):
+    absent = tmp_path / "absent.argosmodel"
+    with pytest.raises(NotACheckpoint, match="does not exist"), unpacked(absent):
         pytest.fail("it was unpacked")
+    monkeypatch.setattr(archive, "LARGEST", 3)
+    path = packed(tmp_path / "b.zip", names("a.json", "b.json"))
+    with pytest.raises(NotACheckpoint, match="4 bytes; 3 are allowed"), unpacked(path):
+        pytest.fail("it was unpacked")
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda path: None,
+        Path.mkdir,
+        os.mkfifo,
+        *(
+            lambda path, content=content: path.write_bytes(content)
+            for content in (b"[1]", b"\xff", b"[" * 100_000, b"9" * 100_000)
+        ),
+    ],
+)
+def test_unusable_files_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Callable[[Path], object]
+) -> None:
+    make(tmp_path / "vocab.json")
+    with pytest.raises(NotACheckpoint, match=r"vocab\.json"):
+        read_object(tmp_path / "vocab.json")
+    # Content up to the bound is read.
+    monkeypatch.setattr(side_files, "LARGEST", 4)
+    (tmp_path / "größe.json").write_bytes(b"1234")
+    assert read_json(tmp_path / "größe.json") == 1234
+
+
+@pytest.mark.parametrize(
+    ("name", "read"),
+    [
+        ("config.json", lambda path: Checkpoint(path.parent)),
+        ("decoder.yml", read_flat),
+        ("source.spm", read_bytes),
+        ("metadata.json", read_object),
+    ],
+)
+def test_files_above_the_bound_are_refused_without_reading_them(
+    tmp_path: Path, name: str, read: Callable[[Path], object]
+) -> None:
+    path = tmp_path / name
+    path.touch()
+    os.truncate(path, 1 << 40)
+    with pytest.raises(NotACheckpoint, match=f"{name} has more than {LARGEST} bytes"):
+        read(path)

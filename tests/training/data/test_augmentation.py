@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from training.data.augmentation import SPANS, Augmenter
+from training.data.augmentation import Augmenter
 from training.data.corpus import Pair
 from training.recipe import Augmentation, InvalidRecipe
 
@@ -30,15 +30,11 @@ def digits(text: str) -> Counter[str]:
     return Counter(re.findall(r"\d", text))
 
 
-def test_without_rates_pairs_stay_as_they_are() -> None:
-    assert augmented() == PAIRS
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_changes_pairs_and_counts_them(kind: str) -> None:
     augmenter = Augmenter(Augmentation(**{kind: 0.9}), "de", "en", 1)
     made = list(augmenter.augmented(PAIRS, "corpus"))
-    assert made != PAIRS
+    assert made != PAIRS == augmented()
     assert set(augmenter.counts) == {kind}
     assert augmenter.counts[kind] > 0
     assert all(pair.source and pair.target for pair in made)
@@ -72,21 +68,21 @@ def test_spans_without_localisation_stand_on_both_sides(kind: str, seed: int) ->
         assert all(word in pair.target for word in new), pair
 
 
-def test_dates_and_amounts_are_written_as_each_language_does() -> None:
-    made = augmented(dates=0.9)
-    assert any("Mai" in pair.source and "May" in pair.target for pair in made)
-    amounts = augmented(amounts=0.9)
-    assert any(
-        re.search(r"\d\.\d{3},\d\d", pair.source) and re.search(r"\d,\d{3}\.\d\d", pair.target)
-        for pair in amounts
-    )
-
-
-def test_german_times_have_a_dot_or_a_colon_and_english_times_a_colon() -> None:
-    made = [pair for pair in augmented(times=0.9) if pair not in PAIRS]
-    for written in (r"\d\d\.\d\d Uhr", r"\d\d:\d\d Uhr", r"\d\d:\d\d(?! Uhr)"):
-        assert any(re.search(written, pair.source) for pair in made), written
-    assert not any(re.search(r"\d\.\d|Uhr", pair.target) for pair in made)
+@pytest.mark.parametrize(
+    ("kind", "source", "target"),
+    [
+        ("dates", "Mai", "May"),
+        ("amounts", r"\d\.\d{3},\d\d", r"\d,\d{3}\.\d\d"),
+        ("times", r"\d\d\.\d\d Uhr", r"\d:\d"),
+        ("times", r"\d\d:\d\d Uhr", r"\d:\d"),
+        ("times", r"\d\d:\d\d(?! Uhr)", r"\d:\d"),
+    ],
+)
+def test_spans_are_written_as_each_language_does(kind: str, source: str, target: str) -> None:
+    made = [pair for pair in augmented(**{kind: 0.9}) if pair not in PAIRS]
+    assert any(re.search(source, each.source) and re.search(target, each.target) for each in made)
+    if kind == "times":
+        assert not any(re.search(r"\d\.\d|Uhr", pair.target) for pair in made)
 
 
 def test_names_stand_alone_as_well() -> None:
@@ -96,7 +92,7 @@ def test_names_stand_alone_as_well() -> None:
 
 
 def test_rates_that_exceed_all_pairs_are_refused() -> None:
-    with pytest.raises(InvalidRecipe, match=r"add up to 1\.2"):
+    with pytest.raises(InvalidRecipe):
         Augmentation(numbers=0.6, urls=0.6)
 
 
@@ -105,7 +101,3 @@ def test_languages_without_carriers_get_spans_alone() -> None:
     made = list(augmenter.augmented(PAIRS, "corpus"))
     assert augmenter.counts["dates"] > 0
     assert not any(" am " in pair.source for pair in made)
-
-
-def test_every_span_kind_is_a_rate_of_the_recipe() -> None:
-    assert set(SPANS) <= set(KINDS)

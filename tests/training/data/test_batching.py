@@ -13,19 +13,29 @@ from torch.nn.utils.rnn import pad_sequence
 
 from models.bundle.manifest import SpecialIds
 from models.bundle.tokenizer import SPECIAL_IDS
-from tests.training.data.conftest import PAIRS
 from training.data.batching import (
     Batch,
     BatchLoader,
-    Cursor,
     collate,
     in_batches,
     in_buckets,
 )
-from training.data.portions import PortionLoader
+from training.data.portions import Amount, Portion, PortionLoader
 from training.data.shards import Shards
 
 BUDGET = 60
+PAIRS = 120
+
+
+@pytest.fixture
+def shards(tmp_path: Path) -> Shards:
+    """Pair i has i + 10 as its first source token, so that batches identify their pairs."""
+    rng = np.random.default_rng(1)
+    pairs = [
+        ((i + 10, *[4] * int(rng.integers(0, 12))), tuple([5] * int(rng.integers(1, 14))))
+        for i in range(PAIRS)
+    ]
+    return Shards.write(tmp_path, pairs)
 
 
 def loader(shards: Shards, seed: int = 1) -> PortionLoader:
@@ -125,63 +135,24 @@ def test_collate_equals_padding_row_by_row(shards: Shards, number: int) -> None:
         assert torch.equal(getattr(batch, name), pad_sequence(tensors, batch_first=True))
 
 
-def test_every_pair_comes_exactly_once_in_an_epoch(shards: Shards) -> None:
-    batches = loader(shards)
-    for _ in range(3):
-        assert sorted(i for batch in epoch(batches) for i in members(batch)) == list(range(PAIRS))
+def test_epochs_have_every_pair_once_in_another_order_of_other_batches(shards: Shards) -> None:
+    def epochs(seed: int) -> list[list[list[int]]]:
+        batches = loader(shards, seed)
+        return [[members(batch) for batch in epoch(batches)] for _ in range(2)]
 
-
-def test_no_batch_exceeds_its_budget_of_padded_tokens(shards: Shards) -> None:
-    for batch in epoch(loader(shards)):
-        assert max(batch.source_BS.numel(), batch.output_BT.numel()) <= BUDGET
-
-
-def test_epochs_differ_in_order_and_batch_composition(shards: Shards) -> None:
-    batches = loader(shards)
-    first, second = ([members(batch) for batch in epoch(batches)] for _ in range(2))
-    assert first != second
+    first, second = epochs(1)
+    for each in (first, second):
+        assert sorted(itertools.chain(*each)) == list(range(PAIRS))
+        longest = [
+            max(max(shards.source.lengths[i], shards.target.lengths[i]) for i in b) for b in each
+        ]
+        assert longest != sorted(longest)
     assert set(map(frozenset, first)) != set(map(frozenset, second))
-
-
-def test_batches_of_an_epoch_are_not_sorted_by_length(shards: Shards) -> None:
-    batches = epoch(loader(shards))
-    widths = [max(batch.source_BS.size(1), batch.output_BT.size(1)) for batch in batches]
-    assert widths != sorted(widths)
-
-
-def test_the_same_seed_gives_the_same_order(shards: Shards) -> None:
-    def order(seed: int) -> list[list[int]]:
-        return [members(batch) for batch in epoch(loader(shards, seed))]
-
-    assert order(1) == order(1)
-    assert order(1) != order(2)
-
-
-@pytest.mark.parametrize("already", [0, 1, 7, 30, 65])
-def test_cursor_resumes_at_its_position(shards: Shards, already: int) -> None:
-    unbroken = loader(shards)
-    for _ in range(already):
-        next_batch(unbroken)
-    resumed = loader(shards)
-    resumed.cursor = Cursor(unbroken.cursor.epoch, unbroken.cursor.batch)
-    for _ in range(40):
-        batch, again = next_batch(unbroken), next_batch(resumed)
-        assert torch.equal(batch.source_BS, again.source_BS)
-        assert torch.equal(batch.output_BT, again.output_BT)
-
-
-def test_batch_has_bos_eos_and_padding(tmp_path: Path) -> None:
-    shards = Shards.write(tmp_path, [((7, 8, 9), (5,)), ((6,), (4, 5))])
-    batch = collate(shards, np.array([0, 1]), SPECIAL_IDS)
-    bos, eos = SPECIAL_IDS.bos, SPECIAL_IDS.eos
-    assert batch.source_BS.tolist() == [[7, 8, 9, eos], [6, eos, 0, 0]]
-    assert batch.input_BT.tolist() == [[bos, 5, 0], [bos, 4, 5]]
-    assert batch.output_BT.tolist() == [[5, eos, 0], [4, 5, eos]]
-    assert batch.num_target_tokens == 5
+    assert epochs(1) == [first, second] != epochs(2)
 
 
 def test_padding_has_id_0(shards: Shards) -> None:
-    with pytest.raises(ValueError, match="batches are padded with id 0"):
+    with pytest.raises(ValueError, match="id 0"):
         BatchLoader(shards, SpecialIds(pad=3, unk=1, bos=2, eos=0), BUDGET, seed=1)
 
 
@@ -191,3 +162,65 @@ def test_rounding_up_stops_at_the_networks_maximum_length(tmp_path: Path) -> Non
     batch = next_batch(PortionLoader(batches, accumulate=1))
     assert batch.source_BS.shape == batch.input_BT.shape == (6, 11)
     assert batch.num_target_tokens == 3 + 11
+
+
+def portions(
+    shards: Shards, accumulate: int, rank: int, world: int, multiple: int = 1
+) -> PortionLoader:
+    batches = BatchLoader(shards, SPECIAL_IDS, 50, seed=1, length_multiple=multiple)
+    return PortionLoader(batches, accumulate, rank, world)
+
+
+def sentences(portion: Portion) -> list[int]:
+    # Unused rows begin with eos.
+    return [i for batch in portion.batches for i in members(batch) if i >= 0]
+
+
+@pytest.mark.parametrize("multiple", [1, 4])
+@pytest.mark.parametrize(
+    ("accumulate", "world"), [(1, 1), (4, 1), (4, 2), (4, 4), (1, 3), (6, 4), (2, 8)]
+)
+def test_portions_of_all_processes_cover_the_step(
+    shards: Shards, accumulate: int, world: int, multiple: int
+) -> None:
+    whole = portions(shards, accumulate, 0, 1, multiple)
+    parts = [portions(shards, accumulate, rank, world, multiple) for rank in range(world)]
+    for _ in range(30):
+        together = whole.next()
+        apart = [part.next() for part in parts]
+        assert sorted(i for part in apart for i in sentences(part)) == sorted(sentences(together))
+        for part in apart:
+            for name in ("amount", "begin", "end"):
+                assert getattr(part, name) == getattr(together, name)
+        tokens = [sum(batch.num_target_tokens for batch in part.batches) for part in apart]
+        assert sum(tokens) == together.amount.target_tokens
+        # DDP requires the same number of passes in every process.
+        assert len({len(part.batches) for part in apart}) == 1
+
+
+def test_process_without_sentences_gets_an_empty_row(shards: Shards) -> None:
+    alone = PortionLoader(BatchLoader(shards, SPECIAL_IDS, 1, seed=1), 1, rank=2, world=3)
+    portion = alone.next()
+    (batch,) = portion.batches
+    assert sentences(portion) == []
+    assert batch.num_target_tokens == 0
+    assert batch.source_BS.tolist() == [[SPECIAL_IDS.eos]]
+    assert batch.input_BT.tolist() == [[SPECIAL_IDS.bos]]
+
+
+def test_amount_excludes_padding(tmp_path: Path) -> None:
+    shards = Shards.write(tmp_path, [((7, 8, 9), (5,)), ((6,), (4, 5)), ((6,), (4,))])
+    amount = Amount.of(shards, np.array([0, 1]))
+    assert amount == Amount(4 + 2, 2 + 3, 16 + 4, 4 + 9, 8 + 6)
+    assert amount + amount == Amount(12, 10, 40, 26, 28)
+
+
+def test_end_of_a_portion_is_the_begin_of_the_next(shards: Shards) -> None:
+    loader, again = (portions(shards, 3, 0, 1) for _ in range(2))
+    ends = loader.cursor
+    for _ in range(20):
+        portion = loader.next()
+        assert portion.begin == ends
+        ends = portion.end
+    again.cursor = ends
+    assert sentences(again.next()) == sentences(loader.next())

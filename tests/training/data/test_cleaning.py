@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import unicodedata
+from typing import Any
 
 import pytest
 from hypothesis import example, given
@@ -100,43 +101,57 @@ def test_duplicate_with_other_blanks_is_dropped() -> None:
     assert dropped == {"duplicate": 1}
 
 
-def test_same_numbers_drops_pairs_with_other_numbers() -> None:
-    def dropped(source: str, target: str) -> dict[str, int]:
-        cleaner = Cleaner(max_words=20, max_ratio=3.0, same_numbers=True)
-        assert len(list(cleaner.clean([Pair(source, target)]))) == cleaner.kept
-        return dict(cleaner.dropped)
-
-    assert dropped("1.000 Hunde in 2 Körben", "1,000 dogs in 2 baskets") == {}
-    assert dropped("Um 11:35 Uhr", "At 11.35") == {}
-    assert dropped("3 Hunde", "4 dogs") == {"other numbers": 1}
-    assert dropped("3 Hunde", "dogs") == {"other numbers": 1}
+MAN = ("ein Mann", "a man")
+GOES_ON = "w x y z " * 20
+FRENCH = ("Der Hund schläft unter dem Tisch.", "Le chien dort tranquillement sous la table.")
+OPTIONS: dict[str, dict[str, Any]] = {
+    "same numbers": {"same_numbers": True},
+    "machine target": {"machine": "target", "max_words": 200, "max_ratio": 99.0},
+    "machine source": {"machine": "source", "max_words": 200, "max_ratio": 99.0},
+    "generated": {"generated": True},
+    "noisy": {"noisy": ("de", "en"), "max_words": 50},
+    "held out": {"held_out": sides_of(Pair("Ein Hund rennt los.", "A dog starts running."))},
+}
 
 
 @pytest.mark.parametrize(
-    ("made", "objection"),
+    ("options", "pair", "objection"),
     [
-        ("", "empty"),
-        ("a man and a man and a man and a man and", "machine repeats itself"),
-        ("ein Haus aaaaaaaaaaaaaaa", "machine repeats itself"),
-        ("w x y z " * 20, "machine goes on"),
+        ("same numbers", ("1.000 Hunde in 2 Körben", "1,000 dogs in 2 baskets"), None),
+        ("same numbers", ("Um 11:35 Uhr", "At 11.35"), None),
+        ("same numbers", ("3 Hunde", "4 dogs"), "other numbers"),
+        ("same numbers", ("3 Hunde", "dogs"), "other numbers"),
+        ("machine target", (MAN[0], ""), "empty"),
+        ("machine target", (MAN[0], "a man and " * 4), "machine repeats itself"),
+        ("machine target", (MAN[0], "ein Haus aaaaaaaaaaaaaaa"), "machine repeats itself"),
+        ("machine target", (MAN[0], GOES_ON), "machine goes on"),
+        ("machine source", (GOES_ON, MAN[1]), "machine goes on"),
+        ("machine source", ("a man and " * 4, MAN[1]), "machine repeats itself"),
+        # Repetition on both sides.
+        ("machine target", ("ja ja ja ja ja", "yes yes yes yes yes"), None),
+        ("generated", ("1 2 3 4", "1 2 3 4"), None),
+        ("noisy", (FRENCH[0], "The dog is sleeping under the table."), None),
+        ("noisy", FRENCH, "other language"),
+        (
+            "noisy",
+            ("This sentence was never translated into German.", "A German version is missing."),
+            "other language",
+        ),
+        # Short sides and names are not judged by language.
+        ("noisy", ("OK", "OK"), None),
+        ("noisy", ("Version 2.0", "Version 2.0"), None),
+        ("noisy", ("Von Alice Bob Carol Dave", "By Alice Bob Carol Dave"), "overlap"),
+        ("held out", ("Noch ein Hund!", "a dog starts  RUNNING"), "held out"),
+        ("held out", ("ein hund rennt los", "Another dog runs."), "held out"),
+        ("held out", ("Ein Hund", "A dog"), None),
     ],
 )
-def test_endless_machine_translation_is_dropped_and_counted(made: str, objection: str) -> None:
-    for machine, pair in (("target", Pair("ein Mann", made)), ("source", Pair(made, "a man"))):
-        cleaner = Cleaner(max_words=200, max_ratio=99.0, machine=machine)  # type: ignore[arg-type]
-        assert list(cleaner.clean([pair])) == []
-        assert cleaner.dropped == {objection: 1}
-
-
-def test_generated_copies_are_kept() -> None:
-    cleaner = Cleaner(max_words=20, max_ratio=3.0, generated=True)
-    assert list(cleaner.clean([Pair("1 2 3 4", "1 2 3 4")])) == [Pair("1 2 3 4", "1 2 3 4")]
-
-
-def test_repetition_on_both_sides_is_kept() -> None:
-    cleaner = Cleaner(max_words=200, max_ratio=99.0, machine="target")
-    pair = Pair("ja ja ja ja ja", "yes yes yes yes yes")
-    assert list(cleaner.clean([pair])) == [pair]
+def test_optional_filters_drop_and_count(
+    options: str, pair: tuple[str, str], objection: str | None
+) -> None:
+    cleaner = Cleaner(**{"max_words": 20, "max_ratio": 4.0, **OPTIONS[options]})
+    assert len(list(cleaner.clean([Pair(*pair)]))) == cleaner.kept == (objection is None)
+    assert cleaner.dropped == ({objection: 1} if objection else {})
 
 
 def test_duplicate_across_corpora_is_dropped() -> None:
@@ -157,54 +172,14 @@ def test_every_pair_is_kept_or_counted_as_dropped(pairs: list[tuple[str, str]]) 
     assert len(set(kept)) == len(kept)
 
 
-def noisy(*pairs: tuple[str, str]) -> tuple[list[Pair], dict[str, int]]:
-    cleaner = Cleaner(max_words=50, max_ratio=4.0, noisy=("de", "en"))
-    kept = list(cleaner.clean(Pair(*pair) for pair in pairs))
-    return kept, dict(cleaner.dropped)
-
-
-def test_side_in_another_language_is_dropped_from_noisy_text() -> None:
-    good = ("Der Hund schläft unter dem Tisch.", "The dog is sleeping under the table.")
-    kept, dropped = noisy(
-        good,
-        ("Der Hund schläft unter dem Tisch.", "Le chien dort tranquillement sous la table."),
-        ("This sentence was never translated into German.", "A German version is missing."),
-    )
-    assert kept == [Pair(*good)]
-    assert dropped == {"other language": 2}
-
-
 def test_language_is_identified_after_the_cheap_filters_and_before_the_record_of_pairs() -> None:
-    french = ("Der Hund schläft unter dem Tisch.", "Le chien dort tranquillement sous la table.")
     known = Seen()
     cleaner = Cleaner(max_words=50, max_ratio=4.0, noisy=("de", "en"), known=known)
-    too_long = (words(51), french[1])
-    assert list(cleaner.clean([Pair(*french), Pair(*too_long)])) == []
+    too_long = (words(51), FRENCH[1])
+    assert list(cleaner.clean([Pair(*FRENCH), Pair(*too_long)])) == []
     assert cleaner.dropped == {"other language": 1, "too long": 1}
     unjudged = Cleaner(max_words=50, max_ratio=4.0, known=known)
-    assert list(unjudged.clean([Pair(*french)])) == [Pair(*french)]
-
-
-def test_short_sides_and_names_are_not_judged_by_language() -> None:
-    pairs = [("OK", "OK"), ("Taxi", "Taxi"), ("Version 2.0", "Version 2.0")]
-    assert noisy(*pairs) == ([Pair(*pair) for pair in pairs], {})
-
-
-def test_sides_that_share_most_words_are_dropped_from_noisy_text() -> None:
-    kept, dropped = noisy(("Von Alice Bob Carol Dave", "By Alice Bob Carol Dave"))
-    assert (kept, dropped) == ([], {"overlap": 1})
-
-
-def test_pair_with_a_side_of_a_test_set_is_dropped() -> None:
-    tested = sides_of(Pair("Ein Hund rennt los.", "A dog starts running."))
-    cleaner = Cleaner(max_words=20, max_ratio=3.0, held_out=tested)
-    pairs = [
-        Pair("Noch ein Hund!", "a dog starts  RUNNING"),
-        Pair("ein hund rennt los", "Another dog runs."),
-        Pair("Ein Hund", "A dog"),
-    ]
-    assert list(cleaner.clean(pairs)) == [pairs[2]]
-    assert dict(cleaner.dropped) == {"held out": 2}
+    assert list(unjudged.clean([Pair(*FRENCH)])) == [Pair(*FRENCH)]
 
 
 def test_pairs_alike_but_for_figures_are_kept_up_to_the_limit() -> None:
@@ -212,3 +187,18 @@ def test_pairs_alike_but_for_figures_are_kept_up_to_the_limit() -> None:
     pairs = [Pair(f"Seite {i} von 20", f"Page {i} of 20") for i in range(5)]
     assert list(cleaner.clean(pairs)) == pairs[:2]
     assert dict(cleaner.dropped) == {"boilerplate": 3}
+
+
+@given(texts=st.lists(st.text(max_size=3)))
+def test_add_returns_true_once_per_text(texts: list[str]) -> None:
+    seen, plain = Seen(), set[str]()
+    for text in texts:
+        assert seen.add(text) == (text not in plain)
+        plain.add(text)
+
+
+def test_growth_keeps_all_texts() -> None:
+    seen = Seen()
+    assert all(seen.add(str(i)) for i in range(10_000))
+    assert not any(seen.add(str(i)) for i in range(10_000))
+    assert seen.add("10000")

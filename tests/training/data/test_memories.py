@@ -165,14 +165,6 @@ def test_quoted_cells_of_spreadsheets_are_read_and_stray_quotation_marks_stay(
     assert list(memory.read()) == [Pair(*pair) for pair in pairs]
 
 
-@pytest.mark.parametrize("name", ["a.csv", "a.tmx.gz", "a.xlsx"])
-def test_memory_of_an_unsupported_kind_is_refused_with_the_kinds_that_are_read(
-    name: str, tmp_path: Path
-) -> None:
-    with pytest.raises(CorpusError, match=rf"{name} is no memory of a kind .* \(\.tmx, .*\.tsv.gz"):
-        list(Memory(written(tmp_path / name, b"de,en"), "de", "en").read())
-
-
 @pytest.mark.parametrize("swapped", [False, True])
 def test_catalogue_without_a_language_is_ordered_by_its_text(swapped: bool, tmp_path: Path) -> None:
     file = polib.POFile()
@@ -185,19 +177,12 @@ def test_catalogue_without_a_language_is_ordered_by_its_text(swapped: bool, tmp_
     assert f"says that msgstr is {'de' if swapped else 'en'}): 3 units" in str(memory)
 
 
-def test_catalogue_without_a_language_and_without_clear_text_is_refused(tmp_path: Path) -> None:
-    content = b'msgid "OK"\nmsgstr "OK"\n'
-    with pytest.raises(CorpusError, match=r'add the header "Language: en'):
-        list(Memory(written(tmp_path / "a.po", content), "de", "en").read())
-
-
 def test_units_that_were_read_are_freed(tmp_path: Path) -> None:
     unit = "<tu><tuv xml:lang='de'><seg>Hund</seg></tuv></tu>"
     path = written(tmp_path / "a.tmx", f"<tmx><body>{unit * 10_000}</body></tmx>".encode())
     held = [len(element.getparent()) for element in Memory(path, "de", "en")._elements("tu")]
-    assert len(held) == 10_000
     # The parser is ahead by what it reads at once.
-    assert max(held) < 2_000
+    assert len(held) == 10_000 and max(held) < 2_000
 
 
 @pytest.mark.parametrize(
@@ -215,21 +200,22 @@ def test_segment_of_xliff_2_is_read_if_a_translator_finished_it(
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "complaint"),
+    ("name", "content"),
     [
-        ("a.tmx", b"<tmx><body>", "a.tmx is not well-formed XML"),
-        ("a.po", b"words\n", "a.po is not a catalogue of gettext"),
-        ("a.tsv.gz", b"no gzip", "a.tsv.gz is not a whole gzip file"),
+        # Kinds that are not read.
+        *((name, b"de,en") for name in ("a.csv", "a.tmx.gz", "a.xlsx")),
+        ("a.tmx", b"<tmx><body>"),
+        ("a.po", b"words\n"),
+        # Neither a language nor a clear text.
+        ("a.po", b'msgid "OK"\nmsgstr "OK"\n'),
+        ("a.tsv.gz", b"no gzip"),
+        *((name, None) for name in ("a.tmx", "a.xliff", "a.po", "a.tsv", "mine")),
     ],
 )
-def test_a_broken_memory_is_refused_by_name(
-    name: str, content: bytes, complaint: str, tmp_path: Path
+def test_a_broken_missing_or_unsupported_memory_is_refused_by_name(
+    name: str, content: bytes | None, tmp_path: Path
 ) -> None:
-    with pytest.raises(CorpusError, match=complaint):
-        list(Memory(written(tmp_path / name, content), "de", "en").read())
-
-
-@pytest.mark.parametrize("name", ["a.tmx", "a.xliff", "a.po", "a.tsv", "mine"])
-def test_a_missing_memory_is_refused_by_name(name: str, tmp_path: Path) -> None:
-    with pytest.raises(CorpusError, match=f"{name}"):
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(CorpusError, match=name):
         list(Memory(tmp_path / name, "de", "en").read())

@@ -65,9 +65,11 @@ def test_shards_hold_the_text_in_tokens(tmp_path: Path) -> None:
         assert tokenizer.decode(shards.source[i].tolist()) == source
         assert tokenizer.decode(shards.target[i].tolist()) == target
     assert len(Shards.open(run.shards("valid"))) == 6
+    assert Recipe.from_dict(json.loads(run.recipe.read_text(encoding="utf-8"))) == tiny_recipe()
 
 
 def test_report_counts_the_pairs_that_each_filter_dropped(data: Path) -> None:
+    put(data, "held", [("2 4", "4 2"), ("1 1 1 1 1 1", "X 1 X 1 X 1"), ("", ""), ("1 2", "")])
     run = RunDirectory(data / "run")
     report = prepare(found_recipe(), run, data)
     assert report["train"] == {
@@ -77,6 +79,7 @@ def test_report_counts_the_pairs_that_each_filter_dropped(data: Path) -> None:
     assert report["pairs"] == 2
     assert (report["source tokens"], report["target tokens"]) == (5, 5)
     assert (report["valid pairs"], report["valid with too many pieces"]) == (1, 1)
+    assert report["valid empty"] == 2
     assert json.loads(run.report.read_text(encoding="utf-8")) == report
 
 
@@ -85,11 +88,6 @@ def test_vocabulary_is_learned_from_the_cleaned_training_text(run: RunDirectory)
     pieces = {piece.strip("▁") for piece in tokenizer.pieces(range(tokenizer.vocabulary_size))}
     assert set("12345") <= pieces
     assert not {"6", "X"} & pieces
-
-
-def test_a_run_remembers_its_recipe(tmp_path: Path) -> None:
-    run = prepared(tmp_path, tiny_recipe())
-    assert Recipe.from_dict(json.loads(run.recipe.read_text(encoding="utf-8"))) == tiny_recipe()
 
 
 def test_preparing_again_gives_the_same(data: Path) -> None:
@@ -102,12 +100,6 @@ def test_preparing_again_gives_the_same(data: Path) -> None:
     assert contents[0] == contents[1]
 
 
-def test_missing_corpus_error_names_its_path(data: Path) -> None:
-    (data / "held.x-digits").unlink()
-    with pytest.raises(CorpusError, match=r"put it at .*held\.x-digits"):
-        prepare(found_recipe(), RunDirectory(data / "run"), data)
-
-
 @pytest.mark.parametrize("name", ["one", "held"])
 def test_corpus_without_pairs_after_cleaning_is_named(data: Path, name: str) -> None:
     recipe = found_recipe()
@@ -118,41 +110,29 @@ def test_corpus_without_pairs_after_cleaning_is_named(data: Path, name: str) -> 
         prepare(recipe, RunDirectory(data / "run"), data)
 
 
-def test_failed_preparation_keeps_the_previous_one(data: Path, run: RunDirectory) -> None:
-    before = run.tokenizer.read_bytes()
-    put(data, "one", [("7 8 9", "9 8 7")])
-    (data / "held.x-digits").unlink()
-    with pytest.raises(CorpusError, match="held"):
-        prepare(found_recipe(), run, data)
-    # The old shards are still there, and mean nothing without the tokenizer they were made with.
-    assert Shards.open(run.shards("train"))
-    assert run.tokenizer.read_bytes() == before
-
-
 def test_a_vocabulary_that_the_text_cannot_fill_is_the_recipes_fault(data: Path) -> None:
     recipe = replace(found_recipe(), vocabulary=Vocabulary(size=5000))
-    with pytest.raises(InvalidRecipe, match=r"'tiny': .* vocabulary\.size 5,000; 14 are"):
+    with pytest.raises(InvalidRecipe, match=r"vocabulary\.size"):
         prepare(recipe, RunDirectory(data / "run"), data)
 
 
 @pytest.mark.parametrize(
-    ("error", "raised", "message"),
-    [
-        (KeyboardInterrupt(), KeyboardInterrupt, None),
-        (FULL, CannotWrite, r"run is full: .* about 1 MB are needed in all; make"),
-    ],
+    ("error", "raised"),
+    [(KeyboardInterrupt(), KeyboardInterrupt), (FULL, CannotWrite), (None, CorpusError)],
 )
-def test_interrupt_or_full_disk_leaves_the_preparation_before(
+def test_failed_preparation_keeps_the_previous_one(
     data: Path,
     run: RunDirectory,
     monkeypatch: pytest.MonkeyPatch,
-    error: BaseException,
+    error: BaseException | None,
     raised: type[BaseException],
-    message: str | None,
 ) -> None:
     before = contents_of(run)
-    monkeypatch.setattr(ShardWriter, "append", raiser(error))
-    with pytest.raises(raised, match=message):
+    if error is None:
+        (data / "held.x-digits").unlink()
+    else:
+        monkeypatch.setattr(ShardWriter, "append", raiser(error))
+    with pytest.raises(raised):
         prepare(found_recipe(), run, data)
     assert contents_of(run) == before
 
@@ -165,18 +145,6 @@ def test_interrupt_while_shards_are_replaced_leaves_no_shards(
         prepare(found_recipe(), run, data)
     with pytest.raises(FileNotFoundError, match="prepare"):
         Shards.open(run.shards("train"))
-
-
-def test_a_directory_that_cannot_be_is_refused(data: Path) -> None:
-    (data / "runs").write_text("")
-    with pytest.raises(CannotWrite, match="cannot be used"):
-        prepare(found_recipe(), RunDirectory(data / "runs" / "one"), data)
-
-
-def test_empty_lines_are_dropped_and_counted(data: Path) -> None:
-    put(data, "held", [("2 4", "4 2"), ("", ""), ("1 2", "")])
-    report = prepare(found_recipe(), RunDirectory(data / "run"), data)
-    assert (report["valid pairs"], report["valid empty"]) == (1, 2)
 
 
 def test_corpus_is_repeated_by_the_factor_of_the_recipe(data: Path) -> None:
@@ -233,26 +201,19 @@ def separate(recipe: Recipe) -> Recipe:
     return replace(with_network(recipe, tying="decoder"), vocabulary=vocabulary)
 
 
-def test_sides_with_vocabularies_of_their_own_learn_them_of_their_own_text(data: Path) -> None:
+def test_sides_may_have_vocabularies_and_tokenizers_of_their_own(data: Path) -> None:
     put(data, "one", [("1 2 3", "X X X")])
     run = RunDirectory(data / "run")
-    report = prepare(separate(found_recipe()), run, data)
-    tokenizers = run.tokenizers()
+    for recipe in (separate(found_recipe()), found_recipe(), separate(found_recipe())):
+        report = prepare(recipe, run, data)
+        tokenizers, shared = run.tokenizers(), recipe.vocabulary.shared
+        # The tokenizers of an earlier preparation do not stay.
+        assert (tokenizers.source is tokenizers.target) == run.tokenizer.exists() == shared
     assert tokenizers.source.vocabulary_size == report["source vocabulary"] == 9
     assert tokenizers.target.vocabulary_size == report["vocabulary"] == 7
-    assert not run.tokenizer.exists()
     shards = Shards.open(run.shards("train"))
     assert tokenizers.source.decode(shards.source[0].tolist()) == "1 2 3"
     assert tokenizers.target.decode(shards.target[0].tolist()) == "X X X"
-
-
-def test_preparing_otherwise_leaves_no_tokenizer_of_before(data: Path) -> None:
-    run = RunDirectory(data / "run")
-    for recipe in (separate(found_recipe()), found_recipe(), separate(found_recipe())):
-        prepare(recipe, run, data)
-        tokenizers, shared = run.tokenizers(), recipe.vocabulary.shared
-        assert (tokenizers.source is tokenizers.target) == shared
-        assert run.tokenizer.exists() == shared
 
 
 @pytest.mark.parametrize("change", [found_recipe, lambda: separate(found_recipe())])
@@ -295,11 +256,8 @@ def test_a_run_of_another_vocabulary_or_language_learns_its_own(
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
-        (
-            lambda r: replace(r, initial="nowhere"),
-            r"no run .*/nowhere and no bundle bundles/nowhere",
-        ),
-        (lambda r: separate(r), "let both share, or neither"),
+        (lambda r: replace(r, initial="nowhere"), "nowhere"),
+        (separate, "let both share, or neither"),
     ],
 )
 def test_start_from_a_run_that_does_not_fit_is_refused(
@@ -312,23 +270,25 @@ def test_start_from_a_run_that_does_not_fit_is_refused(
 
 
 def test_preparation_is_valid_for_equal_data_settings_and_text_only(data: Path) -> None:
+    put(data, "one", [("1 2 3", "3 2 1"), ("4 5 1", "1 5 4")])
     recipe, run = found_recipe(), RunDirectory(data / "run")
     assert not is_prepared(recipe, run, data)
     prepare(recipe, run, data)
     assert is_prepared(replace(recipe, seed=5), run, data)
     assert not is_prepared(with_data(recipe, max_length=4), run, data)
-
-
-def test_side_rotated_by_a_line_is_other_text_of_the_same_size(data: Path) -> None:
-    put(data, "one", [("1 2 3", "3 2 1"), ("4 5 1", "1 5 4")])
-    recipe, run = found_recipe(), RunDirectory(data / "run")
-    prepare(recipe, run, data)
+    report = run.report.read_text(encoding="utf-8")
+    for damaged in ("{", "{}"):
+        run.report.write_text(damaged, encoding="utf-8")
+        assert not is_prepared(recipe, run, data)
+    run.report.write_text(report, encoding="utf-8")
     assert is_prepared(recipe, run, data)
-    side = data / "one.x-reversed"
-    size = side.stat().st_size
-    side.write_text("1 5 4\n3 2 1\n", encoding="utf-8")
-    assert side.stat().st_size == size
+    # Other text of the same size: one side is rotated by a line.
+    put(data, "one", [("1 2 3", "1 5 4"), ("4 5 1", "3 2 1")])
     assert not is_prepared(recipe, run, data)
+
+
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
 
 
 def test_test_pairs_with_a_side_in_the_training_text_are_counted_and_warned_of(
@@ -338,13 +298,10 @@ def test_test_pairs_with_a_side_in_the_training_text_are_counted_and_warned_of(
     put(data, "held", [("1 2 3 4", "0 0 0 0"), ("9 9 9 9", "2 3 4 5"), ("2 4 6 8", "8 6 4 2")])
     put(data, "test", [("1 2", "2 1"), ("2 4 6 8", "8 6 4 2")])
     report = prepare(found_recipe(), RunDirectory(data / "run"), data)
-    assert report["leaked"] == {
-        "held": {"pairs": 3, "leaked": 2},
-        "test": {"pairs": 2, "leaked": 0},
-    }
-    warned = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
-    assert len([line for line in warned if "2 of the 3 pairs of held" in line]) == 1
-    assert not [line for line in warned if "pairs of test" in line]
+    leaked = {"held": {"pairs": 3, "leaked": 2}, "test": {"pairs": 2, "leaked": 0}}
+    assert report["leaked"] == leaked
+    assert sum("2 of the 3 pairs of held" in line for line in warnings(caplog)) == 1
+    assert not [line for line in warnings(caplog) if "pairs of test" in line]
 
 
 def test_filter_that_drops_an_unusual_share_is_warned_of(
@@ -353,9 +310,8 @@ def test_filter_that_drops_an_unusual_share_is_warned_of(
     put(data, "one", [(f"{i} 2", f"2 {i}") for i in range(30)] + [("", "1")] * 3)
     put(data, "two", [(f"{i} 3", f"3 {i}") for i in range(30)] + [("0 3", "3 0")] * 30)
     prepare(found_recipe(), RunDirectory(data / "run"), data)
-    warned = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
-    assert len(warned) == 1
-    assert warned[0].startswith("one: 9%") and "'empty'" in warned[0]
+    (warned,) = warnings(caplog)
+    assert warned.startswith("one: 9%") and "'empty'" in warned
 
 
 def test_a_sample_is_spread_evenly() -> None:
@@ -382,16 +338,9 @@ def test_trained_run_refuses_other_text_and_keeps_its_files(
     prepare(found_recipe(), run, data)
     added = ("9 8 7", "7 8 9") if kind == "unigram" else ("1 3 2", "2 3 1")
     put(data, "one", [("1 2 3", "3 2 1"), added])
-    with pytest.raises(CheckpointError, match="run has been trained on other text, or with other"):
+    with pytest.raises(CheckpointError, match="other text"):
         prepare(found_recipe(), run, data)
     assert {path: path.read_bytes() for path in before} == before
-
-
-def test_run_with_a_damaged_report_is_not_prepared(data: Path, run: RunDirectory) -> None:
-    assert is_prepared(found_recipe(), run, data)
-    for damaged in ("{", "{}"):
-        run.report.write_text(damaged, encoding="utf-8")
-        assert not is_prepared(found_recipe(), run, data)
 
 
 def test_new_preparation_removes_tuned_decoding_settings(data: Path) -> None:
@@ -402,25 +351,18 @@ def test_new_preparation_removes_tuned_decoding_settings(data: Path) -> None:
     assert not run.decoding.exists()
 
 
-def test_corpus_is_used_up_to_its_most_pairs(data: Path) -> None:
-    put(data, "one", [(f"{i} 2", f"2 {i}") for i in range(9)])
-    recipe = found_recipe()
-    recipe = with_data(recipe, train=(replace(recipe.data.train[0], most=3),))
-    report = prepare(recipe, RunDirectory(data / "run"), data)
-    assert (report["train"]["one"]["kept"], report["train"]["one"]["used"]) == (9, 3)
-    assert report["pairs"] == 3
-
-
 def test_report_has_the_share_of_each_domain_and_the_largest_is_bounded(data: Path) -> None:
-    put(data, "one", [(f"{i} 2", f"2 {i}") for i in range(6)])
+    put(data, "one", [(f"{i} 2", f"2 {i}") for i in range(9)])
     put(data, "two", [(f"{i} 5", f"5 {i}") for i in range(2)])
     recipe = found_recipe()
     one, two = recipe.data.train
-    recipe = with_data(recipe, train=(replace(one, domain="talk"), replace(two, domain="news")))
+    one, two = replace(one, domain="talk", most=6), replace(two, domain="news")
+    recipe = with_data(recipe, train=(one, two))
     report = prepare(recipe, RunDirectory(data / "run"), data)
+    assert (report["train"]["one"]["kept"], report["train"]["one"]["used"]) == (9, 6)
     assert report["domains"] == {"talk": 0.75, "news": 0.25}
     bounded = with_data(recipe, largest_domain=0.5)
-    with pytest.raises(InvalidRecipe, match=r"'talk' has 75\.0% of the tokens"):
+    with pytest.raises(InvalidRecipe, match="talk"):
         prepare(bounded, RunDirectory(data / "bounded"), data)
 
 

@@ -12,6 +12,7 @@ from tests.support.networks import random_network, write_bundle
 from tests.support.tiny_training import tiny_recipe
 from training.cli import main
 from training.commands.distill import distilled
+from training.data.bundle_translator import TranslationFailed, translate_file
 from training.data.corpus import CorpusError, read_lines
 from training.data.prepare import prepare
 from training.data.shards import Shards
@@ -106,18 +107,6 @@ def test_side_on_disk_is_translated_into_the_other(
     assert len({*made.values()}) == 2
 
 
-def test_translation_is_repeated_only_if_the_source_changes(
-    data: Path, bundles: Path, run: RunDirectory, asked: Asked
-) -> None:
-    for _ in range(2):
-        translate_corpora(recipe_on(BACK), run, data, bundles)
-    assert len(asked) == 1
-    (data / "captions.en").write_text("Another text.\n", encoding="utf-8")
-    (output,) = translate_corpora(recipe_on(BACK), run, data, bundles).values()
-    assert len(asked) == 2
-    assert list(read_lines(output)) == [".txet rehtonA"]
-
-
 def test_prepare_reads_translations_or_names_the_command(
     data: Path, bundles: Path, run: RunDirectory, asked: Asked
 ) -> None:
@@ -132,18 +121,12 @@ def test_prepare_reads_translations_or_names_the_command(
     assert tokenizer.decode(shards.target[3].tolist()) == "A man is walking."
 
 
-@pytest.mark.parametrize(
-    ("corpus", "complaint"),
-    [
-        (replace(BACK, translator="missing"), "there is no bundle 'missing', neither in"),
-        (replace(BACK, translator="tiny-de-en"), "translates de-en; corpus 'captions' is to"),
-    ],
-)
+@pytest.mark.parametrize("translator", ["missing", "tiny-de-en"])
 def test_unusable_translator_is_refused_before_any_work(
-    data: Path, bundles: Path, run: RunDirectory, asked: Asked, corpus: Corpus, complaint: str
+    data: Path, bundles: Path, run: RunDirectory, asked: Asked, translator: str
 ) -> None:
-    with pytest.raises(NoTranslator, match=complaint):
-        translate_corpora(recipe_on(BACK, corpus), run, data, bundles)
+    with pytest.raises(NoTranslator, match=translator):
+        translate_corpora(recipe_on(BACK, replace(BACK, translator=translator)), run, data, bundles)
     assert asked == []
 
 
@@ -152,25 +135,12 @@ def test_distilled_recipe_trains_on_the_teachers_translations() -> None:
     assert student.name == "student"
     assert student.data.train == (replace(FOUND, translated="target", translator="teacher"),)
     assert (student.data.valid, student.data.test) == (recipe_on(FOUND).data.valid,) * 2
-
-
-def test_bidirectional_distillation_translates_both_sides() -> None:
-    student = distilled(recipe_on(FOUND, bidirectional=True), "teacher", "student")
-    assert [corpus.translated for corpus in student.data.train] == ["target", "source"]
-
-
-@pytest.mark.parametrize(
-    ("recipe", "complaint"),
-    [
-        (tiny_recipe(), "'train' is generated"),
-        (recipe_on(FOUND, BACK), "'captions' is back-translated"),
-    ],
-)
-def test_distilling_generated_or_back_translated_text_is_refused(
-    recipe: Recipe, complaint: str
-) -> None:
-    with pytest.raises(InvalidRecipe, match=complaint):
-        distilled(recipe, "teacher", "student")
+    both = distilled(recipe_on(FOUND, bidirectional=True), "teacher", "student")
+    assert [corpus.translated for corpus in both.data.train] == ["target", "source"]
+    # Neither generated nor back-translated text is distilled.
+    for recipe in (tiny_recipe(), recipe_on(FOUND, BACK)):
+        with pytest.raises(InvalidRecipe, match=r"'(train|captions)'"):
+            distilled(recipe, "teacher", "student")
 
 
 def test_distill_performs_all_hops_and_saves_the_recipe(
@@ -195,16 +165,41 @@ def test_distill_performs_all_hops_and_saves_the_recipe(
     assert main([*command, "--teacher", "tiny-de-en", "--name", "multi30k-de-en"]) == 2
 
 
-def test_translation_of_a_trained_run_is_not_repeated(
-    data: Path, bundles: Path, run: RunDirectory, asked: Asked, caplog: pytest.LogCaptureFixture
+def test_translation_is_repeated_if_the_source_or_program_changes_unless_the_run_is_trained(
+    data: Path, bundles: Path, run: RunDirectory, asked: Asked
 ) -> None:
-    (output,) = translate_corpora(recipe_on(BACK), run, data, bundles).values()
-    note = output.with_name(f"{output.name}.json")
-    note.write_text('{"version": "another"}', encoding="utf-8")
-    (run.path / "checkpoint-00000004.pt").touch()
-    with caplog.at_level("INFO"):
-        translate_corpora(recipe_on(BACK), run, data, bundles)
-    assert len(asked) == 1 and "it stays" in caplog.text
-    (run.path / "checkpoint-00000004.pt").unlink()
-    translate_corpora(recipe_on(BACK), run, data, bundles)
+    def translated() -> Path:
+        (output,) = translate_corpora(recipe_on(BACK), run, data, bundles).values()
+        return output
+
+    translated()
+    (data / "captions.en").write_text("Another text.\n", encoding="utf-8")
+    output = translated()
+    assert translated() == output
     assert len(asked) == 2
+    assert list(read_lines(output)) == [".txet rehtonA"]
+    output.with_name(f"{output.name}.json").write_text('{"version": "another"}', encoding="utf-8")
+    checkpoint = run.path / "checkpoint-00000004.pt"
+    checkpoint.touch()
+    translated()
+    assert len(asked) == 2
+    checkpoint.unlink()
+    translated()
+    assert len(asked) == 3
+
+
+def test_file_is_translated_line_by_line_with_the_given_bundle(
+    bundles: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, output, bundle = tmp_path / "in.tsv.gz", tmp_path / "out.txt", bundles / "tiny-de-en"
+    source.write_bytes(gzip.compress(b"w1 w2\n\nw3 w4 w5\n"))
+    translate_file(bundle, "de", "en", source, output, beam_size=2, threads=1)
+    first, empty, last = output.read_text(encoding="utf-8").splitlines()
+    assert first and last and not empty
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in.tsv.gz", "out.txt"]
+    source.write_bytes(b"damaged")
+    with pytest.raises(TranslationFailed, match=f"{bundle} .* {source} "):
+        translate_file(bundle, "de", "en", source, tmp_path / "other.txt", threads=1)
+    assert "is not gzip" in capsys.readouterr().err
+    with pytest.raises(TranslationFailed, match="missing"):
+        translate_file(tmp_path / "missing", "de", "en", tmp_path / "in", tmp_path / "out")

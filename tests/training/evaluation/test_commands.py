@@ -70,11 +70,11 @@ def test_report_translates_once_and_caches_translations(
 
 
 @pytest.mark.parametrize(
-    ("more", "sentence"),
+    ("more", "named"),
     [
-        (["--to", "fr"], "does not translate *-fr; it has de-en: leave it out"),
-        (["--from", "klingon!"], "'klingon!' is not a language code"),
-        (["--test", "elsewhere"], "corpus 'elsewhere' has no en side: put it at"),
+        (["--to", "fr"], "*-fr"),
+        (["--from", "klingon!"], "'klingon!'"),
+        (["--test", "elsewhere"], "'elsewhere'"),
     ],
 )
 def test_invalid_reports_are_refused_before_translation(
@@ -83,11 +83,11 @@ def test_invalid_reports_are_refused_before_translation(
     done: list[Path],
     capsys: pytest.CaptureFixture[str],
     more: list[str],
-    sentence: str,
+    named: str,
 ) -> None:
     arguments = ["report", str(bundle.path), "--test", "captions", "--data", str(data)]
     assert main([*arguments, *more]) == 2
-    assert sentence in capsys.readouterr().err
+    assert named in capsys.readouterr().err
     assert not done
 
 
@@ -118,5 +118,4 @@ def test_files_of_any_system_are_compared(
     assert "Better by good than by bad" in (tmp_path / "page.html").read_text(encoding="utf-8")
     (tmp_path / "bad").write_text("One.\n", encoding="utf-8")
     assert main(arguments) == 2
-    err = capsys.readouterr().err
-    assert "bad ends after line 1, and" in err and "captions.en goes on at line 2" in err
+    assert "bad ends after line 1" in capsys.readouterr().err

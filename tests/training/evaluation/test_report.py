@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import html
 import json
 import re
 from collections.abc import Iterator, Sequence
@@ -70,10 +69,8 @@ def test_identical_translations_make_a_page() -> None:
     (comparison,) = report.sections[0].comparisons
     assert comparison.differing == 0
     assert {each.verdict for each in comparison.metrics} == {"not significant"}
-    assert [kind.title.partition(" by ")[0] for kind in report.sections[0].examples] == [
-        "Translated best",
-        "Translated worst",
-    ]
+    kinds = [kind.title.partition(" by ")[0] for kind in report.sections[0].examples]
+    assert kinds == ["Translated best", "Translated worst"]
     assert "0 sentences differ" in render(report)
 
 
@@ -105,12 +102,8 @@ def test_differences_from_the_reference_are_marked(
     text: str, stretches: list[tuple[str, bool]]
 ) -> None:
     assert marked(text, "A blue house.") == stretches
-
-
-def test_marking_preserves_the_text() -> None:
     for translation, reference in zip(BAD, REFERENCES, strict=True):
-        assert "".join(text for text, _ in marked(translation, reference)) == translation
-    assert html.escape(BAD[2]) != BAD[2]
+        assert "".join(each for each, _ in marked(translation, reference)) == translation
 
 
 def test_chart_has_a_column_for_each_value_and_the_same_bytes_every_time() -> None:

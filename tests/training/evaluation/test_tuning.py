@@ -49,27 +49,16 @@ def test_evaluate_and_export_use_the_tuned_decoding(tmp_path: Path) -> None:
     assert scores == sorted(scores, reverse=True)
     assert decoding_of(recipe, run) == tuning.decoding == tuning.trials[0].decoding
     assert evaluate(recipe, run, network, tmp_path).decoding == tuning.decoding
-    # A recipe that changed since then must not use the tuned decoding.
-    with pytest.raises(InvalidRecipe, match=r"asks for {'beam_size': 7}; remove the file"):
-        decoding_of(replace(recipe, decoding={"beam_size": 7}), run)
-
-
-def test_narrowest_of_equally_good_beams_is_chosen(tmp_path: Path) -> None:
-    recipe = tiny_recipe()
-    run = prepared(tmp_path, recipe)
-    # A random network translates nothing correctly with any beam.
-    tuning = tune(recipe, run, tiny_network(), tmp_path, beam_sizes=(2, 1), sentences=2)
-    if len({trial.bleu for trial in tuning.trials}) == 1:
+    # A random network translates nothing correctly with any beam: the narrowest is chosen.
+    if len(set(scores)) == 1:
         assert tuning.decoding.beam_size == 1
-
-
-@pytest.mark.parametrize("text", ["{", "{}", '{"decoding": {"beam_size": 0}}'])
-def test_invalid_decoding_error_names_the_file(tmp_path: Path, text: str) -> None:
-    recipe = tiny_recipe()
-    run = prepared(tmp_path, recipe)
-    run.decoding.write_text(text, encoding="utf-8")
-    with pytest.raises(InvalidRecipe, match=r"decoding\.json"):
-        decoding_of(recipe, run)
+    # A recipe that changed since then must not use the tuned decoding.
+    with pytest.raises(InvalidRecipe, match="7"):
+        decoding_of(replace(recipe, decoding={"beam_size": 7}), run)
+    for text in ("{", "{}", '{"decoding": {"beam_size": 0}}'):
+        run.decoding.write_text(text, encoding="utf-8")
+        with pytest.raises(InvalidRecipe, match=r"decoding\.json"):
+            decoding_of(recipe, run)
 
 
 def test_an_evaluation_is_written_with_its_translations_and_read_again(tmp_path: Path) -> None:

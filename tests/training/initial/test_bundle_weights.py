@@ -37,47 +37,35 @@ OTHERS: list[dict[str, Any]] = [
 """Properties of networks that ``CHOICES`` does not vary."""
 
 
-def require_equal(found: dict[str, torch.Tensor], network: Transformer) -> None:
-    expected = network.state_dict()
-    assert found.keys() == expected.keys()
-    for name, weight in expected.items():
-        assert torch.equal(found[name], weight), name
-
-
-@pytest.mark.parametrize(("norm", "positions", "tying"), CHOICES)
-def test_fp32_bundle_returns_configuration_and_weights_exactly(
-    tmp_path: Path, norm: str, positions: str, tying: str
-) -> None:
-    network = tiny_network(norm=norm, positions=positions, tying=tying)
-    config, weights = read_network(write_bundle(network, tmp_path / "bundle", ("fp32",)))
-    assert config == network.config
-    require_equal(weights, network)
-
-
-@pytest.mark.parametrize("precision", ["fp32", "fp16", "int8"])
-@pytest.mark.parametrize("changes", OTHERS, ids=lambda changes: next(iter(changes.values())))
-def test_configuration_is_read_from_every_precision(
+@pytest.mark.parametrize(
+    ("changes", "precision"),
+    [
+        *(
+            ({"norm": norm, "positions": positions, "tying": tying}, "fp32")
+            for norm, positions, tying in CHOICES
+        ),
+        *((changes, precision) for changes in OTHERS for precision in ("fp32", "fp16", "int8")),
+    ],
+    ids=str,
+)
+def test_configuration_and_weights_are_read_from_every_precision(
     tmp_path: Path, changes: dict[str, Any], precision: Precision
 ) -> None:
     network = tiny_network(**changes)
     config, weights = read_network(write_bundle(network, tmp_path / "bundle", (precision,)))
     assert config == network.config
-    if precision == "fp32":
-        require_equal(weights, network)
     Transformer(config).load_state_dict(weights)
+    # int8 is tested below.
+    tolerance = {"fp32": 0.0, "fp16": 2**-10}.get(precision)
+    for name, weight in network.state_dict().items() if tolerance is not None else ():
+        torch.testing.assert_close(weights[name], weight, rtol=tolerance, atol=tolerance and 1e-6)
 
 
 def test_most_exact_precision_is_read(tmp_path: Path) -> None:
     network = tiny_network()
     bundle = write_bundle(network, tmp_path / "bundle", ("int8", "fp16", "fp32"))
-    require_equal(read_network(bundle)[1], network)
-
-
-def test_fp16_weights_are_within_half_precision(tmp_path: Path) -> None:
-    network = tiny_network(norm="before", tying="none", output_bias=True)
-    _, weights = read_network(write_bundle(network, tmp_path / "bundle", ("fp16",)))
-    for name, weight in network.state_dict().items():
-        torch.testing.assert_close(weights[name], weight, atol=1e-6, rtol=2**-10)
+    _, weights = read_network(bundle)
+    assert all(torch.equal(weights[name], each) for name, each in network.state_dict().items())
 
 
 @pytest.mark.parametrize(
@@ -104,22 +92,6 @@ def test_int8_weights_are_within_half_a_quantisation_step(
     assert bool((error <= step * 0.5001).all())
     key = network.decoder_layers[0].cross.key.bias
     np.testing.assert_allclose(weights["decoder.0.cross.key.bias"], key.detach(), atol=1e-3)
-
-
-@pytest.mark.parametrize("norm", ["before", "after"])
-def test_dequantised_network_decodes_like_the_original(tmp_path: Path, norm: str) -> None:
-    network = random_network(replace(CONFIG, norm=norm))  # type: ignore[arg-type]
-    config, weights = read_network(write_bundle(network, tmp_path / "bundle", ("int8",)))
-    read = Transformer(config).eval()
-    read.load_state_dict(weights)
-    torch.manual_seed(3)
-    source, target = torch.randint(4, 30, (16, 8)), torch.randint(4, 30, (16, 8))
-    with torch.inference_mode():
-        expected, found = (each(source, target).log_softmax(-1) for each in (network, read))
-    best = expected.argmax(-1, keepdim=True)
-    difference = (expected.gather(-1, best) - found.gather(-1, best)).abs()
-    assert difference.mean() < 0.1
-    assert (found.argmax(-1, keepdim=True) == best).float().mean() > 0.9
 
 
 @pytest.mark.parametrize(
@@ -189,17 +161,16 @@ def test_activations_of_a_committed_bundle_are_far_from_the_limit_of_fp16(
     assert 0 < largest < torch.finfo(torch.float16).max / 2
 
 
-def test_graph_that_contradicts_the_manifest_is_refused(tmp_path: Path) -> None:
+def test_graphs_that_contradict_the_manifest_or_have_unknown_positions_are_refused(
+    tmp_path: Path,
+) -> None:
     bundle = write_bundle(tiny_network(), tmp_path / "bundle", ("fp32",))
     dimensions = bundle.manifest.dimensions.model_copy(update={"feed_forward": 32})
     other = replace(bundle, manifest=bundle.manifest.model_copy(update={"dimensions": dimensions}))
-    with pytest.raises(InvalidBundle, match=r"another shape: decoder\.0\.feed_forward\.inner\.b"):
+    with pytest.raises(InvalidBundle, match=r"decoder\.0\.feed_forward\.inner\.b"):
         read_network(other)
-
-
-def test_unknown_positions_are_refused(tmp_path: Path) -> None:
     network = tiny_network()
     for side in (network.source_embedding, network.target_embedding):
         side.positions.add_(0.01)
-    with pytest.raises(InvalidBundle, match="position_table has no known sinusoids"):
-        read_network(write_bundle(network, tmp_path / "bundle", ("fp32",)))
+    with pytest.raises(InvalidBundle, match="position_table"):
+        read_network(write_bundle(network, tmp_path / "other", ("fp32",)))

@@ -7,18 +7,23 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import pytest
 import torch
 
 from models.bundle.bundle import Bundle
+from models.bundle.tokenizer import SPECIAL_IDS, Tokenizer, Tokenizers, train_tokenizer
+from models.transformer.config import TransformerConfig
 from models.transformer.transformer import Transformer, build
+from tests.support.networks import CONFIG
 from tests.support.tiny_training import prepared, tiny_recipe, with_budget, with_network
 from training.cli import main
 from training.data.prepare import prepare
 from training.export.export import data_of, export
 from training.initial.bundle_weights import read_network
 from training.initial.pretrained import PretrainedBundle, PretrainedRun, find_pretrained
+from training.initial.start import rows_for, with_pieces_of
 from training.loop.trainer import Trainer
 from training.recipe import InvalidRecipe, Recipe
 from training.run_directory import RunDirectory
@@ -155,21 +160,22 @@ def test_pieces_are_transferred_to_another_vocabulary(bundle: Bundle, tmp_path: 
 
 
 @pytest.mark.parametrize(
-    ("changes", "complaint"),
+    "changes",
     [
-        ({"norm": "before"}, r"starts from the bundle 'first', .* norm \('after', not 'before'\)"),
-        ({"positions": "learned"}, r"positions \('sinusoidal', not 'learned'\)"),
-        ({"tying": "decoder"}, r"tying \('all', not 'decoder'\)"),
-        ({"width": 24, "activation": "gelu"}, r"width \(16, not 24\) and another activation"),
-        ({"max_length": 20, "output_bias": True}, r"output_bias \(.*\) and another max_length"),
+        {"norm": "before"},
+        {"positions": "learned"},
+        {"tying": "decoder"},
+        {"width": 24, "activation": "gelu"},
+        {"max_length": 20, "output_bias": True},
     ],
 )
 def test_network_that_differs_from_the_bundles_is_refused_by_name(
-    bundle: Bundle, tmp_path: Path, changes: dict[str, object], complaint: str
+    bundle: Bundle, tmp_path: Path, changes: dict[str, object]
 ) -> None:
     recipe = with_network(from_first(), **changes)
-    with pytest.raises(InvalidRecipe, match=complaint):
+    with pytest.raises(InvalidRecipe) as refused:
         begun(recipe, prepared_from(recipe, bundle, tmp_path), bundle)
+    assert all(name in str(refused.value) for name in changes)
 
 
 def test_run_beside_is_preferred_to_a_bundle_of_the_same_name(
@@ -185,13 +191,6 @@ def test_run_beside_is_preferred_to_a_bundle_of_the_same_name(
     )
 
 
-def test_missing_run_and_bundle_are_refused_with_both_places(tmp_path: Path) -> None:
-    run, bundles = RunDirectory(tmp_path / "second"), tmp_path / "bundles"
-    with pytest.raises(InvalidRecipe) as error:
-        find_pretrained(from_first(), run, bundles)
-    assert f"no run {tmp_path / 'first'} and no bundle {bundles / 'first'};" in str(error.value)
-
-
 def test_bundle_replaced_since_prepare_is_refused(bundle: Bundle, tmp_path: Path) -> None:
     recipe = from_first()
     run = prepared_from(recipe, bundle, tmp_path)
@@ -199,7 +198,7 @@ def test_bundle_replaced_since_prepare_is_refused(bundle: Bundle, tmp_path: Path
     assert report["initial"]["version"] == bundle.manifest.version
     report["initial"]["version"] = "older"
     run.report.write_text(json.dumps(report), encoding="utf-8")
-    with pytest.raises(InvalidRecipe, match=r"or from another version of it than .*; run `python"):
+    with pytest.raises(InvalidRecipe, match="another version"):
         begun(recipe, run, bundle)
 
 
@@ -232,3 +231,64 @@ def test_commands_find_the_bundle_once_and_resume_without_it(
     assert main(["train", str(file), *places]) == 0, capsys.readouterr().err
     assert main(["prepare", str(file), *places]) == 2
     assert "no bundle" in capsys.readouterr().err
+
+
+OLD_TEXT = ["the dog runs", "a dog and a cat", "the cat sleeps", "dogs run", "cats sleep"] * 20
+NEW_TEXT = ["dogs sleep in the catalogue", "a café and a dog", "the cat runs and sleeps"] * 20
+
+
+@pytest.fixture
+def old(tmp_path: Path) -> Tokenizer:
+    return train_tokenizer(OLD_TEXT, tmp_path / "old.model", vocabulary_size=22)
+
+
+@pytest.fixture
+def new(tmp_path: Path) -> Tokenizer:
+    return train_tokenizer(
+        NEW_TEXT, tmp_path / "new.model", vocabulary_size=28, control_symbols=["<2de>"]
+    )
+
+
+def test_a_vocabulary_brought_over_to_itself_stays_as_it_is(old: Tokenizer) -> None:
+    assert rows_for(old, old) == [[id] for id in range(old.vocabulary_size)]
+
+
+def test_piece_starts_from_its_old_row_or_from_rows_of_pieces_that_spell_it(
+    old: Tokenizer, new: Tokenizer
+) -> None:
+    known = old.pieces(range(old.vocabulary_size))
+    rows = rows_for(new, old)
+    for piece, ids in zip(new.pieces(range(new.vocabulary_size)), rows, strict=True):
+        if piece in known:
+            assert [known[id] for id in ids] == [piece]
+        elif not set(piece) - set("".join(known)):
+            assert "".join(known[id] for id in ids) == piece
+            assert len(ids) > 1
+        else:
+            assert SPECIAL_IDS.unk in ids
+    assert {1, 3} < {len(ids) for ids in rows}
+
+
+@pytest.mark.parametrize("tying", ["all", "none"])
+def test_text_of_shared_pieces_has_unchanged_logits(
+    old: Tokenizer, new: Tokenizer, tying: Literal["all", "none"]
+) -> None:
+    config = replace(CONFIG, tying=tying, output_bias=tying == "none")
+    before = build(sized(config, old.vocabulary_size), seed=1)
+    after = build(sized(config, new.vocabulary_size), seed=2)
+    if tying == "none":
+        torch.nn.init.normal_(before.generator.bias)
+    after.load_state_dict(
+        with_pieces_of(Tokenizers(new, new), Tokenizers(old, old), before.state_dict())
+    )
+
+    both = [(ids[0], id) for id, ids in enumerate(rows_for(new, old)) if len(ids) == 1 and id >= 4]
+    old_ids, new_ids = (torch.tensor(ids) for ids in zip(*both, strict=True))
+    with torch.inference_mode():
+        old_logits = before.eval()(old_ids[None, :8], old_ids[None, 4:10])
+        new_logits = after.eval()(new_ids[None, :8], new_ids[None, 4:10])
+    torch.testing.assert_close(new_logits[..., new_ids], old_logits[..., old_ids])
+
+
+def sized(config: TransformerConfig, size: int) -> TransformerConfig:
+    return replace(config, source_vocabulary=size, target_vocabulary=size)

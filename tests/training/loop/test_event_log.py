@@ -46,23 +46,16 @@ def test_every_event_is_at_once_a_line_of_json_with_exact_numbers(tmp_path: Path
     ]
 
 
-def test_repeated_steps_are_logged_once(tmp_path: Path) -> None:
+def test_repeated_steps_are_logged_once_and_a_partial_line_is_removed(tmp_path: Path) -> None:
     path = tmp_path / "log.jsonl"
     write_steps(path, 0, range(1, 8))
+    with path.open("a", encoding="utf-8") as file:
+        file.write('{"event": "train", "st')
     write_steps(path, 4, range(5, 10), loss=2.0)
     assert [(line["step"], line["loss"]) for line in lines(path)] == [
         *((step, 1.0) for step in range(1, 5)),
         *((step, 2.0) for step in range(5, 10)),
     ]
-
-
-def test_partial_line_at_the_end_is_removed(tmp_path: Path) -> None:
-    path = tmp_path / "log.jsonl"
-    write_steps(path, 0, range(1, 3))
-    with path.open("a", encoding="utf-8") as file:
-        file.write('{"event": "train", "st')
-    write_steps(path, 2, range(3, 4))
-    assert [line["step"] for line in lines(path)] == [1, 2, 3]
 
 
 @pytest.mark.parametrize(("written", "resumed_at"), [(7, 4), (3, 0)])

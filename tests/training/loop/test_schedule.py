@@ -67,6 +67,11 @@ def test_rates_rise_to_the_peak_and_then_never_rise(warmup: int, further: int) -
 def test_final_rate_of_each_schedule() -> None:
     ends = {name: schedule(1000) for name, schedule in through_a_peak(100, 1000).items()}
     assert ends["constant"] == PEAK
+    # The decay of 450 steps begins at 550.
+    decay = through_a_peak(100, 1000)["wsd"]
+    assert {decay(step) for step in range(100, 551)} == {PEAK} and 0 < ends["wsd"] < 0.03 * PEAK
+    without_warmup = schedule_of(with_optimisation(tiny_recipe(), schedule="constant", warmup=0))
+    assert without_warmup(1) == tiny_recipe().optimisation.peak_learning_rate
     assert ends["inverse_sqrt"] == pytest.approx(PEAK * (100 / 1000) ** 0.5)
     assert 0 < ends["linear"] < PEAK / 800
     assert 0 < ends["cosine"] < PEAK / 10_000
@@ -91,19 +96,6 @@ def test_a_recipe_names_its_schedule(name: str) -> None:
     }[name]
     found = schedule_of(recipe)
     assert [found(s) for s in range(1, 9)] == [expected(s) for s in range(1, 9)]
-
-
-def test_no_warm_up_starts_at_the_peak() -> None:
-    schedule = schedule_of(with_optimisation(tiny_recipe(), schedule="constant", warmup=0))
-    assert schedule(1) == tiny_recipe().optimisation.peak_learning_rate
-
-
-def test_wsd_is_constant_until_its_decay_and_ends_near_zero() -> None:
-    schedule = wsd(PEAK, warmup=10, decay=20, steps=100)
-    assert {schedule(step) for step in range(10, 81)} == {PEAK}
-    falling = [schedule(step) for step in range(80, 101)]
-    assert falling == sorted(falling, reverse=True)
-    assert 0 < falling[-1] < 0.03 * PEAK
 
 
 def test_stable_steps_are_those_before_the_decay() -> None:

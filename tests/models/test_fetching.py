@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections import namedtuple
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from huggingface_hub import constants, file_download
 
+from models.fetching import argos_index
+from models.fetching.argos_index import fetch_package, find, read_index
 from models.fetching.errors import FetchFailed
 from models.fetching.hub import fetch_repository
 from tests.support.hub import COMMIT, Hub, running_hub, use_hub
@@ -98,22 +102,14 @@ def test_file_with_a_wrong_hash_is_deleted_and_named(hub: Hub, name: str, downlo
     fetch_repository(NAME, downloads)
 
 
-def test_missing_files_and_repositories_are_named(hub: Hub, downloads: Path) -> None:
+def test_missing_files_repositories_and_weights_are_named(hub: Hub, downloads: Path) -> None:
     hub.absent.add("source.spm")
-    with pytest.raises(
-        FetchFailed, match=rf"{NAME} cannot be fetched from .*answers 404 for source.spm"
-    ):
-        fetch_repository(NAME, downloads)
-    with pytest.raises(FetchFailed, match="has no model a/b, or it is private"):
-        fetch_repository("a/b", downloads)
-    with pytest.raises(FetchFailed, match="is not the name of a model"):
-        fetch_repository("a/b/c d", downloads)
-
-
-def test_repository_without_readable_weights_is_refused(hub: Hub, downloads: Path) -> None:
-    for name in ("model.safetensors", "pytorch_model.bin"):
-        (hub.repositories[NAME] / name).unlink()
-    with pytest.raises(FetchFailed, match=r"has none of model\.safetensors, pytorch_model\.bin"):
+    for name, named in ((NAME, r"source\.spm"), ("a/b", "a/b"), ("a/b/c d", "a/b/c d")):
+        with pytest.raises(FetchFailed, match=named):
+            fetch_repository(name, downloads)
+    for file in ("model.safetensors", "pytorch_model.bin"):
+        (hub.repositories[NAME] / file).unlink()
+    with pytest.raises(FetchFailed, match=r"model\.safetensors, pytorch_model\.bin"):
         fetch_repository(NAME, downloads)
 
 
@@ -136,3 +132,62 @@ def test_no_network_is_one_line(hub: Hub, downloads: Path, monkeypatch: pytest.M
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     with pytest.raises(FetchFailed, match="HF_HUB_OFFLINE is set"):
         fetch_repository(NAME, downloads)
+
+
+CONTENT = bytes(range(256)) * 1000
+
+
+def publish(hub: Hub, *links: str, **changes: Any) -> str:
+    """The address of an index of two versions of a package and one that does not translate."""
+    entry = {
+        "from_code": "de",
+        "to_code": "en",
+        "package_version": "1.9",
+        "links": ["ipfs://x", *(f"{hub.address}/files/{link}" for link in links)],
+        **changes,
+    }
+    older = {**entry, "package_version": "1.2", "links": []}
+    sentences = {"type": "sbd", "package_version": "1.0", "links": []}
+    hub.files["index.json"] = json.dumps([entry, older, sentences]).encode()
+    return f"{hub.address}/files/index.json"
+
+
+def test_newest_package_of_a_pair_is_fetched_and_resumed(hub: Hub, tmp_path: Path) -> None:
+    hub.files["a.argosmodel"] = CONTENT
+    package = find(read_index(publish(hub, "a.argosmodel")), "de-en")
+    assert (package.version, package.file) == ("1.9", "argos-de-en-1_9.argosmodel")
+    hub.cut["a.argosmodel"] = 100_000
+    with pytest.raises(FetchFailed, match="continues where this one stopped"):
+        fetch_package(package, tmp_path / "downloads")
+    path = fetch_package(package, tmp_path / "downloads")
+    assert path.read_bytes() == CONTENT
+    assert hub.ranges_of("a.argosmodel")[1].startswith("bytes=")
+    assert [file.name for file in path.parent.iterdir()] == [package.file]
+
+
+def test_another_link_is_tried_if_one_fails(hub: Hub, tmp_path: Path) -> None:
+    hub.files["b.argosmodel"] = CONTENT
+    package = find(read_index(publish(hub, "absent", "b.argosmodel")), "de-en")
+    assert fetch_package(package, tmp_path).read_bytes() == CONTENT
+
+
+def test_unknown_pairs_and_broken_or_too_large_files_are_named(
+    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub.files["a.argosmodel"] = CONTENT
+    packages = read_index(publish(hub, "a.argosmodel"))
+    with pytest.raises(FetchFailed, match="fr-en"):
+        find(packages, "fr-en")
+    monkeypatch.setattr(argos_index, "LARGEST_PACKAGE", 1000)
+    with pytest.raises(FetchFailed, match="256000 bytes"):
+        fetch_package(packages[0], tmp_path)
+    with pytest.raises(FetchFailed, match="no link"):
+        fetch_package(read_index(publish(hub))[0], tmp_path)
+    index = f"{hub.address}/files/index.json"
+    hub.files["index.json"] = b"{}["
+    for address in (index, "http://127.0.0.1:9/index.json"):
+        with pytest.raises(FetchFailed, match="index of Argos"):
+            read_index(address)
+    monkeypatch.setattr(argos_index, "LARGEST_INDEX", 2)
+    with pytest.raises(FetchFailed, match="2 bytes"):
+        read_index(index)

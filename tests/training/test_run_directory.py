@@ -1,14 +1,56 @@
 from __future__ import annotations
 
+import errno
+import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from training.cli import main
+from training.disk import CannotWrite, megabytes, writing, writing_to
 from training.run_directory import RunDirectory
 from training.run_lock import RunInUse, locked
+
+
+def test_full_disk_error_names_the_needed_space(tmp_path: Path) -> None:
+    with (
+        pytest.raises(CannotWrite, match="about 12 MB"),
+        writing(tmp_path / "runs" / "one", lambda: 12_300_000),
+    ):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_file_in_place_of_the_directory_is_named(tmp_path: Path) -> None:
+    (tmp_path / "runs").write_text("")
+    path = tmp_path / "runs" / "one"
+    with pytest.raises(CannotWrite, match="runs/one"), writing(path):
+        path.mkdir(parents=True)
+    # Other errors propagate unchanged.
+    with pytest.raises(FileNotFoundError), writing(tmp_path):
+        (tmp_path / "missing").read_text()
+
+
+def test_megabytes_are_at_least_one() -> None:
+    assert [megabytes(count) for count in (0, 1, 1_400_000)] == ["0 MB", "1 MB", "1 MB"]
+    assert megabytes(2_000_000_000) == "2,000 MB"
+
+
+def test_of_several_disks_the_full_one_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "full").mkdir()
+    free = {tmp_path: 5_000_000_000, tmp_path / "full": 0}
+    monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=free[path]))
+    places = {"--runs": tmp_path / "runs", "--bundles": tmp_path / "full"}
+    with (
+        pytest.raises(CannotWrite, match=r"full is full: 0 MB .* --bundles"),
+        writing_to(lambda: places),
+    ):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
 
 HOLDER = """
 import pathlib, sys

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -15,10 +16,12 @@ from torch.nn.utils.rnn import pad_sequence
 from models.bundle.manifest import LengthNormalisation
 from models.bundle.tokenizer import SPECIAL_IDS
 from models.reference.beam import Hypothesis, Searching, beam_search, default_max_length
+from models.transformer.transformer import Transformer
 from service.engine.types import DecodingOptions
 from tests.engine.reference import reference_decode
 from tests.support.prefix_decoder import PrefixDecoder
-from tests.support.tiny_training import tiny_network
+from tests.support.tiny_training import VOCABULARY_SIZE, tiny_network
+from training.search.batched import in_batches, search_together
 from training.search.greedy import greedy
 
 EOS = SPECIAL_IDS.eos
@@ -59,14 +62,12 @@ def random_distribution(seed: int) -> Distribution:
     return log_probs_of
 
 
-def fixed(**probabilities: dict[int, float]) -> Distribution:
-    """Next-token probabilities by prefix, written as digits; eos for other prefixes."""
+def first(probabilities: dict[int, float]) -> Distribution:
+    """Probabilities of the first token; eos follows."""
 
     def log_probs_of(prefix: tuple[int, ...]) -> NDArray[np.float32]:
         table = np.full(VOCABULARY, 1e-9)
-        for token, probability in probabilities.get(
-            f"after{''.join(map(str, prefix))}", {EOS: 1.0}
-        ).items():
+        for token, probability in ({EOS: 1.0} if prefix else probabilities).items():
             table[token] = probability
         log_probs: NDArray[np.float32] = np.log(table).astype(np.float32)
         return log_probs
@@ -82,12 +83,9 @@ def search(
     length_penalty: float = 1.0,
     max_length: int = 12,
     length_normalisation: LengthNormalisation = "power",
-    target_prefix: Sequence[int] = (),
     watch: Callable[[float], None] | None = None,
 ) -> list[Hypothesis]:
-    searching = Searching(
-        SPECIAL_IDS, beam_size, length_penalty, length_normalisation, tuple(target_prefix)
-    )
+    searching = Searching(SPECIAL_IDS, beam_size, length_penalty, length_normalisation)
     return beam_search(decoder, source, searching, max_length, watch)
 
 
@@ -163,11 +161,11 @@ def test_rounding_within_the_margin_changes_no_hypothesis(
 def test_margin_of_a_step_is_the_least_gap_that_decides_what_goes_on() -> None:
     margins: list[float] = []
     # The second or the third word continues beside the first.
-    close = fixed(after={4: 0.4, 5: 0.30, 6: 0.29})
+    close = first({4: 0.4, 5: 0.30, 6: 0.29})
     search(ScriptedDecoder(close), watch=margins.append)
     assert min(margins) == pytest.approx(math.log(0.30 / 0.29), abs=1e-5)
     margins.clear()
-    clear = fixed(after={4: 0.4, 5: 0.395, 6: 0.1})
+    clear = first({4: 0.4, 5: 0.395, 6: 0.1})
     search(ScriptedDecoder(clear), watch=margins.append)
     # The first and the second word continue, whichever is first.
     assert min(margins) == pytest.approx(math.log(0.395 / 0.1), abs=1e-5)
@@ -184,29 +182,17 @@ def test_a_beam_of_one_is_greedy(seed: int) -> None:
         assert [h.token_ids for h in best] == [expected]
 
 
-def test_forced_prefix_adds_length_but_no_score_and_is_not_returned() -> None:
-    model = ScriptedDecoder(
-        fixed(after={5: 1.0}, after6={4: 0.6, 5: 0.4}, after64={EOS: 0.9}, after65={EOS: 0.9})
-    )
-    found = search(model, target_prefix=(6,))
-    assert found[0].token_ids == (4,)
-    assert found[0].score == pytest.approx((math.log(0.6) + math.log(0.9)) / 3, rel=1e-5)
-
-
 def test_greedy_search_stops_when_all_rows_have_ended() -> None:
     network = tiny_network(1, tying="none", norm="before")
-    norm = network.decoder_norm
+    norm, generator = network.decoder_norm, network.generator
     assert isinstance(norm, torch.nn.LayerNorm)
     with torch.no_grad():
         # All decoder outputs are equal, and eos has the largest logit.
-        norm.weight.zero_()
-        norm.bias.fill_(1.0)
-        network.generator.weight.fill_(0.0)
-        network.generator.weight[EOS] = 1.0
-    assert greedy(network, torch.tensor([[4, EOS], [5, EOS]]), SPECIAL_IDS, max_length=16) == [
-        (),
-        (),
-    ]
+        for weight, value in ((norm.weight, 0.0), (norm.bias, 1.0), (generator.weight, 0.0)):
+            weight.fill_(value)
+        generator.weight[EOS] = 1.0
+    sources = torch.tensor([[4, EOS], [5, EOS]])
+    assert greedy(network, sources, SPECIAL_IDS, max_length=16) == [(), ()]
 
 
 @pytest.mark.parametrize(
@@ -214,3 +200,76 @@ def test_greedy_search_stops_when_all_rows_have_ended() -> None:
 )
 def test_default_max_length(source: int, limit: int, longest: int) -> None:
     assert default_max_length(source, limit) == longest
+
+
+NETWORKS = [tiny_network(seed, norm="before" if seed % 2 else "after") for seed in range(4)]
+LIMIT = 9
+CLOSE = 1e-4
+
+sources = st.lists(st.integers(4, VOCABULARY_SIZE - 1), max_size=9).map(
+    lambda ids: (*ids, SPECIAL_IDS.eos)
+)
+
+
+def undecided(hypotheses: list[Hypothesis]) -> bool:
+    """Whether scores are so close that rounding may change the order."""
+    return any(one.score - other.score < CLOSE for one, other in itertools.pairwise(hypotheses))
+
+
+@settings(max_examples=20)
+@given(
+    network=st.sampled_from(NETWORKS),
+    together=st.lists(sources, min_size=1, max_size=5),
+    beam_size=st.integers(1, 5),
+    length_penalty=st.sampled_from([0.0, 0.6, 1.0, 2.0]),
+    length_normalisation=st.sampled_from(["power", "gnmt"]),
+    target_prefix=st.sampled_from([(), (5,), (6, 4)]),
+)
+def test_batched_search_equals_the_search_of_each_sentence(
+    network: Transformer,
+    together: list[tuple[int, ...]],
+    beam_size: int,
+    length_penalty: float,
+    length_normalisation: LengthNormalisation,
+    target_prefix: tuple[int, ...],
+) -> None:
+    searching = Searching(
+        SPECIAL_IDS, beam_size, length_penalty, length_normalisation, target_prefix
+    )
+    found = search_together(network, together, searching, LIMIT)
+    decoder = PrefixDecoder(network)
+    for source, ours in zip(together, found, strict=True):
+        expected = searching.best(decoder, source, LIMIT)
+        assert [h.score for h in ours] == pytest.approx([h.score for h in expected], abs=CLOSE)
+        if not undecided(expected):
+            assert [h.token_ids for h in ours] == [h.token_ids for h in expected]
+
+
+@given(
+    lengths=st.lists(st.integers(1, 50), max_size=40),
+    beam_size=st.integers(1, 6),
+    tokens=st.integers(1, 900),
+)
+def test_batches_cover_all_sentences_longest_first_within_budget(
+    lengths: list[int], beam_size: int, tokens: int
+) -> None:
+    batches = list(in_batches(lengths, beam_size, tokens))
+    assert sorted(itertools.chain(*batches)) == list(range(len(lengths)))
+    ordered = [lengths[place] for place in itertools.chain(*batches)]
+    assert ordered == sorted(ordered, reverse=True)
+    for batch in batches:
+        padded = len(batch) * beam_size * max(lengths[place] for place in batch)
+        assert padded <= tokens or len(batch) == 1
+
+
+def test_hypotheses_never_contain_padding_or_bos() -> None:
+    """Even if the network assigns them a high probability."""
+    network = tiny_network(2, tying="none")
+    never = {SPECIAL_IDS.pad, SPECIAL_IDS.bos}
+    before = search_together(network, [(4, 5, SPECIAL_IDS.eos)], Searching(SPECIAL_IDS, 4, 1.0), 9)
+    for token in never:
+        network.generator.weight.data[token] *= 50
+    for beam_size in (1, 4):
+        searching = Searching(SPECIAL_IDS, beam_size, 1.0)
+        found = search_together(network, [(4, 5, SPECIAL_IDS.eos)], searching, 9)[0]
+        assert found and all(never.isdisjoint(h.token_ids) for h in (*found, *before[0]))

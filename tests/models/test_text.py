@@ -2,13 +2,14 @@ from __future__ import annotations
 
 import time
 import unicodedata
+from collections import Counter
 from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.text import visible, visible_origins
+from models.text import numbers, visible, visible_origins
 
 _TEXTS = st.text(
     st.sampled_from(
@@ -63,3 +64,16 @@ def test_long_run_of_accents_takes_linear_time(accents: str) -> None:
     before = time.thread_time()
     visible("a" + accents * 25_000)
     assert time.thread_time() - before < 1
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Im Jahr 1935 und 1940.", ["1935", "1940"]),
+        ("1,000 and 1.000 and 1\u202f000 and 1'000", ["1000"] * 4),
+        ("10:30 h, 3.5 %", ["1030", "35"]),
+        ("no figure", []),
+    ],
+)
+def test_separators_within_a_number_are_left_out(text: str, expected: list[str]) -> None:
+    assert numbers(text) == Counter(expected)

@@ -82,15 +82,12 @@ def test_softmax_of_extreme_scores_is_finite() -> None:
     assert softmax(scores).tolist() == [[1.0, 0.0, 0.0]]
 
 
-def test_missing_and_misshapen_weights_are_named() -> None:
-    weights = dict(numpy_network(random_network()).weights)
+def test_missing_and_misshapen_weights_and_too_late_positions_are_named() -> None:
+    network = numpy_network(random_network())
+    with pytest.raises(ValueError, match="position 25"):
+        network.encode([4] * 25)
+    weights = dict(network.weights)
     weights["generator.weight"] = weights["generator.weight"][1:]
     del weights["decoder.0.cross.key.bias"]
     with pytest.raises(ValueError, match=r"decoder\.0\.cross\.key\.bias, generator\.weight"):
         ReferenceTransformer(CONFIG, weights)
-
-
-def test_position_beyond_the_longest_is_refused() -> None:
-    network = numpy_network(random_network())
-    with pytest.raises(ValueError, match="position 25 is beyond max_length 24"):
-        network.encode([4] * 25)
