@@ -62,7 +62,7 @@ def shouting_command(monkeypatch: pytest.MonkeyPatch) -> None:
     """``dragoman translate`` uses the upper-casing model, and logs nothing."""
     from service.bootstrap import local_translator
     from service.commands import translate
-    from tests.support.shouting import load_shouting
+    from tests.support.toy import load_shouting
 
     monkeypatch.setattr(
         translate, "local_translator", partial(local_translator, load=load_shouting)

@@ -1,9 +1,8 @@
 """The examples of docs/api.md and README.md, run against a service and compared with its answers.
 
 An example is a fenced ``sh`` block with curl, followed by a fenced answer. Its output is compared
-with the answer: as JSON where both are JSON, otherwise line by line. ``…`` in an answer matches any
-part of a text, all further items of a list, or, as a field name, all other fields. Decimal numbers
-may differ by rounding. ``$name`` is the value of that field in the latest answer that has it.
+with the answer by ``tests.support.fitting``: as JSON where both are JSON, otherwise line by line.
+``$name`` is the value of that field in the latest answer that has it.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import json
 import os
 import re
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -22,15 +21,11 @@ import httpx
 import pytest
 
 from benchmarks.server import serving
+from tests.support.fitting import fits
 from tests.support.programs import ROOT
 
 BUNDLES = ROOT / "bundles"
 DOCUMENTED = "127.0.0.1:8000"
-ANYTHING = "…"
-TOLERANCE = 0.05
-"""Relative, since processors round differently."""
-SMALLEST = 0.005
-"""Absolute, for numbers near 0."""
 
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -54,38 +49,6 @@ def examples(page: str) -> Iterator[Example]:
         assert following is not None, f"{page}:{line} has no answer"
         assert following[1] != "sh", f"{page}:{line} has no answer"
         yield Example(page, line, fence[2], following[2])
-
-
-def fits(said: Any, expected: Any) -> bool:
-    """Whether an answer matches the documented one."""
-    match expected:
-        case str():
-            if ANYTHING not in expected:
-                return bool(said == expected)
-            parts = map(re.escape, expected.split(ANYTHING))
-            anything = expected == ANYTHING
-            return anything or bool(re.fullmatch(".*".join(parts), str(said), re.DOTALL))
-        case dict():
-            if not isinstance(said, dict):
-                return False
-            named = {name: value for name, value in expected.items() if name != ANYTHING}
-            complete = ANYTHING in expected or set(said) == set(named)
-            return complete and all(n in said and fits(said[n], v) for n, v in named.items())
-        case [*some, last] if last == ANYTHING:
-            return isinstance(said, list) and len(said) >= len(some) and _all_fit(said, some)
-        case list():
-            return (
-                isinstance(said, list) and len(said) == len(expected) and _all_fit(said, expected)
-            )
-        case float():
-            number = isinstance(said, int | float) and not isinstance(said, bool)
-            return number and abs(said - expected) <= TOLERANCE * abs(expected) + SMALLEST
-        case _:
-            return type(said) is type(expected) and bool(said == expected)
-
-
-def _all_fit(said: Sequence[Any], expected: Sequence[Any]) -> bool:
-    return all(fits(*each) for each in zip(said, expected, strict=False))
 
 
 def documents(text: str) -> list[Any] | None:

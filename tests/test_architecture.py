@@ -86,17 +86,40 @@ MAY_IMPORT = {
     },
     "service.translation": {
         "service.translation",
+        "service.catalogue",
         "service.engine",
-        "service.threads",
         "service.runtime.backend",
+        "service.text",
+        "service.threads",
         "models.bundle",
-        "models.text",
     },
     "service.text.markup": {
         "service.text.markup",
         "service.text.alignment",
-        "service.translation.errors",
+        "service.text.errors",
         "service.text.words",
+    },
+    "service.text": {
+        "service.text",
+        "service.engine.errors",
+        "models.text",
+    },
+    "service.catalogue": {
+        "service.catalogue",
+        "service.engine",
+        "service.runtime.backend",
+        "service.text",
+        "service.threads",
+        "models.bundle",
+        "models.text",
+    },
+    "service.inspection": {
+        "service.inspection",
+        "service.catalogue",
+        "service.engine",
+        "service.runtime.backend",
+        "service.text",
+        "service.translation",
     },
     "service.helpers": {"service.helpers", "service.threads"},
     "service.documents": {
@@ -104,6 +127,7 @@ MAY_IMPORT = {
         "service.helpers",
         "service.translation.errors",
         "service.text.markup",
+        "service.text",
     },
     "service.bulk": {
         "service.bulk",
@@ -114,6 +138,7 @@ MAY_IMPORT = {
         "service.translation.local_translator",
         "service.translation.tasks",
         "service.translation.types",
+        "service.text",
     },
     "service.document_jobs": {
         "service.document_jobs",
@@ -124,6 +149,8 @@ MAY_IMPORT = {
         "service.observability.metrics",
         "service.state.errors",
         "service.translation",
+        "service.catalogue",
+        "service.text",
     },
     "service.loading": {
         "service.loading",
@@ -134,6 +161,8 @@ MAY_IMPORT = {
         "service.settings",
         "service.translation",
         "models.bundle",
+        "service.catalogue",
+        "service.text",
     },
     "service.server": {
         "service.server",
@@ -151,6 +180,9 @@ MAY_IMPORT = {
         "service.observability",
         "service.translation",
         "models.bundle",
+        "service.catalogue",
+        "service.inspection.translation_store",
+        "service.text",
     },
     "service.workers.worker": {
         "service.api.draining",
@@ -173,14 +205,24 @@ MAY_IMPORT = {
         "service.server",
         "service.settings",
         "service.translation",
+        "service.catalogue",
+        "service.text",
     },
-    "service.state": {"service.state", "service.translation.types", "models.bundle.languages"},
+    "service.state": {
+        "service.state",
+        "service.translation.types",
+        "models.bundle.languages",
+        "service.text",
+    },
     "service.figures": {
         "service.engine.errors",
         "service.engine.search_tree",
         "service.figures",
         "service.helpers",
         "service.translation",
+        "service.inspection",
+        "service.catalogue",
+        "service.text",
     },
     "service.api": {
         "service.api",
@@ -195,6 +237,9 @@ MAY_IMPORT = {
         "service.engine.types",
         "service.observability",
         "models.bundle.languages",
+        "service.catalogue",
+        "service.inspection",
+        "service.text",
     },
 }
 """Packages of this project that each package may import; a longer name narrows a shorter one."""

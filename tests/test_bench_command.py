@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 from pathlib import Path
@@ -13,7 +12,6 @@ from service.catalogue.loaded_model import LoadedModel
 from service.commands import bench
 from service.loading.choices import FILE_NAME
 from service.loading.loader import load_model
-from service.settings import Settings
 
 BUNDLES = Path(__file__).parents[1] / "bundles"
 
@@ -21,6 +19,12 @@ BUNDLES = Path(__file__).parents[1] / "bundles"
 def test_bench_prints_times_and_speeds_and_keeps_the_choice_of_a_quiet_machine(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    async def loading(*arguments: Any) -> LoadedModel:
+        model = await load_model(*arguments)
+        print("a log line")
+        return model
+
+    monkeypatch.setattr(bench, "load_model", loading)
     monkeypatch.setattr(bench, "_SECONDS", 0)
     monkeypatch.setattr(bench.processor, "timed", lambda work: (work(), 1.0, 0.0))
     monkeypatch.setenv("DRAGOMAN_STATE", str(tmp_path))
@@ -32,27 +36,8 @@ def test_bench_prints_times_and_speeds_and_keeps_the_choice_of_a_quiet_machine(
     assert [sentences for sentences, _, _ in speeds] == ["1", "8", "32", "64"]
     (choice,) = json.loads((tmp_path / FILE_NAME).read_text()).values()
     assert choice["many"]["threads"] in (1, 2)
-
-
-def test_bench_loads_the_model_before_the_header_of_its_speeds(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def loading(*arguments: Any) -> LoadedModel:
-        model = await load_model(*arguments)
-        print("a log line")
-        return model
-
-    monkeypatch.setattr(bench, "_SECONDS", 0)
-    monkeypatch.setattr(bench, "load_model", loading)
-    asyncio.run(bench._print_speeds(BUNDLES / "general-de-en", Settings()))
-    log, _, header, *rows = capsys.readouterr().out.splitlines()
-    assert log == "a log line"
-    assert header.split()[0] == "sentences"
-    assert len(rows) == len(bench.SENTENCES)
-
-
-def test_bench_names_a_bundle_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
+    # The model is loaded before the header of its speeds.
+    assert printed.index("a log line") < printed.index("sentences")
     assert cli.main(["bench", "missing", "--bundles", str(BUNDLES)]) == 2
     message = capsys.readouterr().err
-    assert "missing" in message
-    assert "general-de-en" in message
+    assert "missing" in message and "general-de-en" in message

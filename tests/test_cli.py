@@ -22,7 +22,7 @@ from service.state.database import Database
 from service.state.keys import KeyStore
 from tests.models.tiny import MANIFEST, tiny_files
 from tests.support.programs import python
-from tests.support.shouting import put_broken_bundle, put_bundle
+from tests.support.toy import put_broken_bundle, put_bundle
 
 
 @pytest.fixture
@@ -49,59 +49,59 @@ def test_a_file_is_translated_line_by_line(
     assert (out.decode(), err) == (text.upper(), b"")
 
 
-@pytest.mark.parametrize(
-    ("content", "sentence"),
-    [
-        (b"gut\n" + b"x" * 100, "line 2: sentence has 101 tokens; the model reads at most 64"),
-        (b"gut\n\xff\n", "line 2: the text is not UTF-8"),
-        (None, "No such file or directory"),
-    ],
-)
-def test_untranslatable_input_prints_one_error_line(
-    bundles: Path,
-    tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
-    content: bytes | None,
-    sentence: str,
-) -> None:
-    if content is not None:
-        (tmp_path / "in.txt").write_bytes(content)
-    assert translate(tmp_path / "in.txt") == 2
+def error_line(capfd: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """The only line that a refused command prints."""
+    assert cli.main([*arguments]) == 2
     err = capfd.readouterr().err
     assert err.startswith("dragoman: ")
-    assert sentence in err
     assert err.count("\n") == 1
+    return err
 
 
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (["--from", "en", "--to", "de"], "translates en-de; on offer: de-en"),
-        (["--from", "12", "--to", "de"], "'12' is not"),
-        (["--from", "de", "--to", "en", "--bundles", "nowhere"], "nowhere is not a directory"),
-    ],
-)
-def test_invalid_arguments_print_one_error_line(
-    bundles: Path,
-    tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
-    arguments: list[str],
-    sentence: str,
-) -> None:
-    (tmp_path / "in.txt").touch()
-    assert cli.main(["translate", str(tmp_path / "in.txt"), *arguments]) == 2
-    err = capfd.readouterr().err
-    assert sentence in err
-    assert err.count("\n") == 1
-
-
-def test_a_bundle_that_cannot_be_loaded_is_named(
+def test_refused_translations_print_one_error_line(
     bundles: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    contents = {"good": b"gut\n", "long": b"gut\n" + b"x" * 100, "odd": b"gut\n\xff\n"}
+    for name, content in contents.items():
+        (tmp_path / name).write_bytes(content)
+    for name, source, target, more, sentence in (
+        ("long", "de", "en", (), "line 2: sentence has 101 tokens; the model reads at most 64"),
+        ("odd", "de", "en", (), "line 2: the text is not UTF-8"),
+        ("absent", "de", "en", (), "No such file or directory"),
+        ("good", "en", "de", (), "translates en-de; on offer: de-en"),
+        ("good", "12", "de", (), "'12' is not"),
+        ("good", "de", "en", ("--bundles", "nowhere"), "nowhere is not a directory"),
+    ):
+        asked = ("translate", str(tmp_path / name), "--from", source, "--to", target, *more)
+        assert sentence in error_line(capfd, *asked)
     put_broken_bundle(bundles, "shout")
-    (tmp_path / "in.txt").write_text("gut\n")
-    assert translate(tmp_path / "in.txt") == 2
-    assert "shout: manifest has schema 7" in capfd.readouterr().err
+    asked = ("translate", str(tmp_path / "good"), "--from", "de", "--to", "en")
+    assert "shout: manifest has schema 7" in error_line(capfd, *asked)
+
+
+def test_refused_starts_print_one_error_line(
+    bundles: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        in_use = f"port {port} on 127.0.0.1 is in use; choose another with --port"
+        assert in_use in error_line(capfd, "serve", "--port", str(port))
+    elsewhere = error_line(capfd, "serve", "--host", "192.0.2.1", "--port", "0")
+    assert "192.0.2.1 is not an address of this machine" in elsewhere
+    state = tmp_path / "state"
+    state.mkdir()
+    monkeypatch.setenv("DRAGOMAN_STATE", str(state))
+    (state / "documents").write_text("no directory", encoding="utf-8")
+    sentence = "documents: cannot make the directory: File exists; move it away"
+    assert sentence in error_line(capfd, "serve", "--port", "0")
+    (state / "dragoman.db").write_text("no database, " * 100, encoding="utf-8")
+    broken = error_line(capfd, "serve", "--port", "0")
+    assert broken.startswith(f"dragoman: {state / 'dragoman.db'}: file is not a database; ")
+    monkeypatch.setenv("DRAGOMAN_PROT", "1")
+    assert "DRAGOMAN_PROT is not a setting; did you" in error_line(capfd, "serve")
 
 
 def keys(directory: Path, *arguments: str) -> int:
@@ -149,13 +149,14 @@ def test_key_is_read_from_an_option_or_from_standard_input(
     monkeypatch.setattr("sys.stdin", io.StringIO("short\n"))
     assert keys(tmp_path, "add", "short", "--key", "-") == 0
     assert capfd.readouterr() == ("short\n", "dragoman: a key this short can be guessed\n")
-    assert asyncio.run(holder(tmp_path, chosen)) == "deepl"
-    assert asyncio.run(holder(tmp_path, "short")) == "short"
+    for key, name in ((chosen, "deepl"), ("short", "short")):
+        assert asyncio.run(holder(tmp_path, key)) == name
 
 
 def test_failed_key_commands_print_one_error_line(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    state = ("--state", str(tmp_path / "state"))
     assert keys(tmp_path, "add", "weblate") == 0
     capfd.readouterr()
     for arguments, sentence in (
@@ -164,62 +165,15 @@ def test_failed_key_commands_print_one_error_line(
         (("add", "b", "--requests-per-minute", "-1"), "-1 is no limit"),
         (("remove", "b"), "there is no key named 'b'; see `dragoman keys list`"),
     ):
-        assert keys(tmp_path, *arguments) == 2
-        err = capfd.readouterr().err
+        err = error_line(capfd, "keys", *arguments, *state)
         assert err.startswith(f"dragoman: {sentence}")
-        assert err.count("\n") == 1
     (tmp_path / "state" / "dragoman.db").write_text("no database" * 100)
-    assert keys(tmp_path, "list") == 2
-    assert "file is not a database" in capfd.readouterr().err
+    assert "file is not a database" in error_line(capfd, "keys", "list", *state)
 
 
-def test_misspelt_setting_prints_one_error_line(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+def test_bundles_are_listed_and_verified_and_the_version_is_printed(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("DRAGOMAN_PROT", "1")
-    assert cli.main(["serve"]) == 2
-    expected = "dragoman: DRAGOMAN_PROT is not a setting; did you mean DRAGOMAN_PORT?\n"
-    assert capfd.readouterr().err == expected
-
-
-def test_port_in_use_prints_one_error_line(
-    bundles: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        assert cli.main(["serve", "--port", str(port)]) == 2
-    expected = f"dragoman: port {port} on 127.0.0.1 is in use; choose another with --port\n"
-    assert capfd.readouterr().err == expected
-
-
-def test_unusable_state_prints_one_error_line(
-    bundles: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
-) -> None:
-    state = tmp_path / "state"
-    monkeypatch.setenv("DRAGOMAN_STATE", str(state))
-    state.mkdir()
-    (state / "documents").write_text("no directory", encoding="utf-8")
-    assert cli.main(["serve", "--port", "0"]) == 2
-    sentence = "documents: cannot make the directory: File exists; move it away"
-    assert sentence in capfd.readouterr().err
-    (state / "dragoman.db").write_text("no database, " * 100, encoding="utf-8")
-    assert cli.main(["serve", "--port", "0"]) == 2
-    written = capfd.readouterr().err
-    assert written.startswith(f"dragoman: {state / 'dragoman.db'}: file is not a database; ")
-    assert written.count("\n") == 1
-
-
-def test_address_of_another_machine_prints_one_error_line(
-    bundles: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    assert cli.main(["serve", "--host", "192.0.2.1", "--port", "0"]) == 2
-    assert "192.0.2.1 is not an address of this machine" in capfd.readouterr().err
-
-
-def test_bundles_are_listed_and_verified(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     directory = tmp_path / "bundles"
     Bundle.write(directory / "tiny", MANIFEST, tiny_files(tmp_path / "files"))
     assert cli.main(["bundles", "--bundles", str(directory)]) == 0
@@ -230,16 +184,9 @@ def test_bundles_are_listed_and_verified(tmp_path: Path, capfd: pytest.CaptureFi
     out = capfd.readouterr().out
     assert out.startswith("tiny: broken: ")
     assert "lacks weights.fp32.bin" in out
-
-
-def test_empty_bundle_directory_exits_with_0(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    assert cli.main(["bundles", "--bundles", str(tmp_path)]) == 0
-    assert capfd.readouterr().out == f"{tmp_path} holds no bundle\n"
-
-
-def test_version_option_prints_the_version(capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "empty").mkdir()
+    assert cli.main(["bundles", "--bundles", str(tmp_path / "empty")]) == 0
+    assert capfd.readouterr().out == f"{tmp_path / 'empty'} holds no bundle\n"
     with pytest.raises(SystemExit) as ended:
         cli.main(["--version"])
     assert ended.value.code == 0
@@ -314,7 +261,7 @@ import sys
 import time
 from service import bootstrap, cli
 from service.commands import translate
-from tests.support.shouting import load_shouting
+from tests.support.toy import load_shouting
 translate.local_translator = lambda *given: bootstrap.local_translator(*given, load_shouting)
 sys.exit(cli.main())
 """

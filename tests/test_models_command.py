@@ -69,6 +69,13 @@ def test_pair_is_fetched_imported_listed_verified_and_removed(
     assert names(tmp_path / "bundles") == []
     assert main(["models", "remove", "../cache"]) == 2
     assert "has no bundle '../cache'" in capsys.readouterr().err
+    assert main(["models", "add"]) == 2
+    assert "name a model" in capsys.readouterr().err
+    hub.wrong.add("model.safetensors")
+    assert main(["models", "add", f"hf:{REPOSITORY}"]) == 2
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert error.startswith("dragoman: model.safetensors of") and "another hash" in error
+    assert names(tmp_path / "bundles") == []
 
 
 def test_pair_that_the_catalogue_lacks_is_fetched_from_argos(hub: Hub, tmp_path: Path) -> None:
@@ -111,18 +118,6 @@ def test_search_lists_the_catalogue_and_argos(hub: Hub, capsys: pytest.CaptureFi
     assert known in lines
     assert "fr-en\targos:fr-en\tversion 1.9" in lines
     assert not any("de" in line.split("\t")[0] for line in lines)
-
-
-def test_interrupted_or_refused_models_leave_no_bundle(
-    hub: Hub, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    hub.wrong.add("model.safetensors")
-    assert main(["models", "add", f"hf:{REPOSITORY}"]) == 2
-    error = capsys.readouterr().err.splitlines()[-1]
-    assert error.startswith("dragoman: model.safetensors of") and "another hash" in error
-    assert names(tmp_path / "bundles") == []
-    assert main(["models", "add"]) == 2
-    assert "name a model" in capsys.readouterr().err
 
 
 def test_catalogue_has_one_repository_for_each_pair() -> None:

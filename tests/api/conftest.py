@@ -12,7 +12,7 @@ from service.bootstrap import Service, running
 from service.settings import Settings
 from tests.support.asgi import client_of, connected
 from tests.support.loop_monitor import responsive_loop
-from tests.support.shouting import load_shouting, put_broken_bundle, put_bundle
+from tests.support.toy import load_shouting, put_broken_bundle, put_bundle
 
 __all__ = ["responsive_loop"]
 

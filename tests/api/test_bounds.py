@@ -1,29 +1,24 @@
-"""Every field of every request has a bound, and the documentation lists the bounds in force."""
+"""Fields of requests: their bounds, and options compared between API, engine, client and docs."""
 
 from __future__ import annotations
 
+import dataclasses
+import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import httpx
-import pytest
 
-from service.api.fields.bounds import (
-    BOUNDS,
-    FILENAME_CHARACTERS,
-    LANGUAGE_CHARACTERS,
-    NAME_CHARACTERS,
-    PREFIX_CHARACTERS,
-    SUPPRESSED_CHARACTERS,
-    SUPPRESSED_TEXTS,
-    TAG_CHARACTERS,
-    TAGS,
-)
+from dragoman import DecodingOptions
+from service.api.fields.bounds import BOUNDS
+from service.api.fields.options import DecodingParameters
+from service.api.libretranslate.translate import TranslateParameters
 from service.settings import Settings
-from tests.api.answers import DE_EN, parts_of, refused
+from service.translation.decoding import DecodingOverrides
+from tests.api.answers import parts_of
+from tests.support.programs import ROOT
 
-OPERATIONS = Path(__file__).parents[2] / "docs" / "operations.md"
+OPERATIONS = ROOT / "docs" / "operations.md"
 IN_TABLE = {field for bound in BOUNDS for field in bound.fields}
 
 
@@ -89,42 +84,20 @@ def test_documentation_has_the_table() -> None:
         assert row in text
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("source", "x" * (LANGUAGE_CHARACTERS + 1)),
-        ("model", "x" * (NAME_CHARACTERS + 1)),
-        ("api_key", "x" * (NAME_CHARACTERS + 1)),
-        ("target_prefix", "x" * (PREFIX_CHARACTERS + 1)),
-        ("suppress_sequences", ["x"] * (SUPPRESSED_TEXTS + 1)),
-        ("suppress_sequences", ["x" * (SUPPRESSED_CHARACTERS // 2 + 1)] * 2),
-    ],
-)
-async def test_field_beyond_its_bound_is_refused_by_name(
-    client: httpx.AsyncClient, field: str, value: str | list[str]
-) -> None:
-    asked = client.post("/translate", json={"q": "a", **DE_EN, field: value})
-    assert f" {field} parameter" in await refused(asked)
+API = ROOT / "docs" / "api.md"
+SCHEDULED = {"priority", "return_scores"}
+"""Options of the API that do not change the search."""
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("target_lang", "x" * (LANGUAGE_CHARACTERS + 1)),
-        ("glossary_id", "x" * (NAME_CHARACTERS + 1)),
-        ("custom_instructions", ["x" * 301]),
-        ("ignore_tags", ["x"] * (TAGS + 1)),
-        ("ignore_tags", "x" * (TAG_CHARACTERS + 1)),
-    ],
-)
-async def test_deepl_field_beyond_its_bound_is_refused_by_name(
-    client: httpx.AsyncClient, field: str, value: str | list[str]
-) -> None:
-    body = {"text": ["a"], "source_lang": "DE", "target_lang": "EN", field: value}
-    assert f"'{field}" in await refused(client.post("/v2/translate", json=body))
+def test_api_overrides_and_client_have_the_same_decoding_options() -> None:
+    fields = set(DecodingParameters.model_fields)
+    overrides = {field.name for field in dataclasses.fields(DecodingOverrides)}
+    assert fields - {"priority"} == overrides
+    assert fields - SCHEDULED == set(DecodingOptions.__optional_keys__)
 
 
-async def test_name_of_a_file_beyond_its_bound_is_refused(client: httpx.AsyncClient) -> None:
-    fields = {"target_lang": "EN", "filename": "x" * (FILENAME_CHARACTERS + 1) + ".txt"}
-    response = await client.post("/v2/document", data=fields, files={"file": ("a.txt", b"a")})
-    assert (response.status_code, "'filename'" in response.json()["message"]) == (400, True)
+def test_documentation_has_every_field_of_a_translation() -> None:
+    section = API.read_text("utf-8").split("\n## Translate\n")[1].split("\n```sh\ncurl -s http")[1]
+    rows = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
+    documented = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+    assert documented >= set(TranslateParameters.model_fields)

@@ -10,8 +10,7 @@ import pytest
 
 from service.settings import Settings
 from tests.support.asgi import connected
-from tests.support.directed import load_directed, two_directions
-from tests.support.shouting import put_bundle
+from tests.support.toy import load_directed, put_bundle, two_directions
 
 
 @pytest.fixture

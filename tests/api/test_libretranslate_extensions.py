@@ -9,10 +9,9 @@ from typing import Any
 import httpx
 import pytest
 
-from service.bootstrap import Service
 from service.catalogue.result_cache import ResultCache
 from service.engine.errors import BackendFailed
-from tests.api.answers import DE_EN, answered, refused
+from tests.api.answers import DE_EN, answered
 
 
 async def translated(client: httpx.AsyncClient, **fields: Any) -> Any:
@@ -32,37 +31,6 @@ async def streamed(client: httpx.AsyncClient, **fields: Any) -> list[tuple[str, 
     assert response.status_code == 200, response.text
     assert response.headers["content-type"].startswith("text/event-stream")
     return events_of(response)
-
-
-async def test_decoding_options_reach_the_engine(client: httpx.AsyncClient) -> None:
-    answer = await translated(client, q="ab", beam_size=3, num_hypotheses=2, length_penalty=0.5)
-    assert len(answer["alternatives"]) == 1
-    form = {"q": "abcdef", **DE_EN, "max_decoding_length": "3"}
-    answer = (await client.post("/translate", data=form)).json()
-    assert answer["translatedText"] == "ABC"
-    assert (answer["finish_reason"], answer["truncated"]) == ("length", True)
-
-
-async def test_truncation_is_reported_per_text(client: httpx.AsyncClient) -> None:
-    answer = await translated(client, q=["abcdef", "ab"], max_decoding_length=3)
-    assert answer["truncated"] == [True, False]
-    assert answer["finish_reason"] == ["length", "complete"]
-
-
-async def test_scores_are_returned_only_on_request(client: httpx.AsyncClient) -> None:
-    assert "scores" not in await translated(client, q="ab", alternatives=1)
-    answer = await translated(client, q="ab", alternatives=1, return_scores=True)
-    best, second = answer["scores"]
-    assert 0 > best > second
-    assert len(answer["alternatives"]) == 1
-
-
-async def test_untranslated_text_has_no_score(client: httpx.AsyncClient) -> None:
-    answer = await translated(client, q=["ab", "!?", ""], beam_size=1, return_scores=True)
-    assert answer["scores"][0][0] < 0
-    assert answer["scores"][2] == [None]
-    answer = await translated(client, q="a", source="en", target="en", return_scores=True)
-    assert answer["scores"] == [None]
 
 
 async def test_confidence_of_a_translation_is_that_of_scoring_it(client: httpx.AsyncClient) -> None:
@@ -104,11 +72,6 @@ async def test_confidence_has_words_and_sentences_at_their_place_in_each_text(
     assert empty == {"words": [], "mean": None, "lowest": None, "sentences": []}
 
 
-async def test_stream_ends_with_the_confidence(client: httpx.AsyncClient) -> None:
-    answer = await translated(client, q="Ja. Nein.", confidence=True)
-    assert (await streamed(client, q="Ja. Nein.", confidence=True))[-1] == ("done", answer)
-
-
 async def test_confidence_of_a_begun_translation_has_the_place_in_the_whole(
     client: httpx.AsyncClient,
 ) -> None:
@@ -123,112 +86,51 @@ async def test_confidence_of_a_begun_translation_has_the_place_in_the_whole(
         assert found["words"][0]["start"] >= first
 
 
-async def test_text_in_the_target_language_has_no_confidence(client: httpx.AsyncClient) -> None:
-    answer = await translated(client, q="a", source="en", target="en", confidence=True)
-    assert answer["confidence"] is None
+STREAMED: list[dict[str, Any]] = [
+    {"q": " eins. zwei!\n\n drei? \n"},
+    {"q": ["eins. zwei.", "", "🎉", "drei."]},
+    {"q": "ab", "alternatives": 2, "return_scores": True},
+    {"q": "<p>eins. <b>zwei</b>.</p>\n", "format": "html"},
+    {"q": ["Guten Tag, mein Freund.", "Bonjour, mon ami."], "source": "auto"},
+    {"q": "oui. non.", "source": "fr", "target": "de"},
+    {"q": "a. b.", "source": "de", "target": "de"},
+    {"q": "Ja. Nein.", "confidence": True},
+    {"q": "die wiese", "glossary": {"wiese": "LAWN"}},
+]
 
 
-async def test_confidence_of_html_is_refused(client: httpx.AsyncClient) -> None:
-    body = {**DE_EN, "q": "<b>ab</b>", "format": "html", "confidence": True}
-    message = await refused(client.post("/translate", json=body))
-    assert "confidence parameter is for plain text only; leave out format html" in message
-
-
-async def test_timings_are_milliseconds_and_returned_only_on_request(
-    client: httpx.AsyncClient,
-) -> None:
-    assert "timings" not in await translated(client, q="ab")
-    timings = (await translated(client, q=["ab", "cd"], timings=True))["timings"]
-    assert set(timings) == {"preparing", "queued", "decoding", "total"}
-    assert timings["total"] >= timings["decoding"] > 0
-
-
-async def test_translation_with_attention_is_kept_by_id(client: httpx.AsyncClient) -> None:
-    assert "id" not in await translated(client, q="ab")
-    response = await client.post("/translate", json={"q": ["ab", "cd"], **DE_EN, "attention": True})
-    identifier = response.json()["id"]
-    assert response.headers["x-translation-id"] == identifier
-    found = (await client.get(f"/translations/{identifier}")).json()
-    assert [text["translatedText"] for text in found["texts"]] == ["AB", "CD"]
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"q": " eins. zwei!\n\n drei? \n"},
-        {"q": ["eins. zwei.", "", "🎉", "drei."]},
-        {"q": "ab", "alternatives": 2, "return_scores": True},
-        {"q": "<p>eins. <b>zwei</b>.</p>\n", "format": "html"},
-        {"q": ["Guten Tag, mein Freund.", "Bonjour, mon ami."], "source": "auto"},
-        {"q": "oui. non.", "source": "fr", "target": "de"},
-        {"q": "a. b.", "source": "de", "target": "de"},
-    ],
-    ids=["blanks", "batch", "alternatives", "html", "detected", "pivot", "unchanged"],
-)
-async def test_stream_ends_with_the_unstreamed_answer(
-    client: httpx.AsyncClient, fields: dict[str, Any]
-) -> None:
-    *parts, (last, done) = await streamed(client, **fields)
-    assert last == "done"
-    assert done == await translated(client, **fields)
-    assert {name for name, _ in parts} <= {"part"}
-    texts = done["translatedText"]
-    texts = [texts] if isinstance(texts, str) else texts
-    order = [part["text"] for _, part in parts]
-    assert order == sorted(order)
-    for number, text in enumerate(texts):
-        shown = [part["translatedText"] for _, part in parts if part["text"] == number]
-        assert "".join(shown) == text
-
-
-async def test_form_may_request_a_stream(client: httpx.AsyncClient) -> None:
-    response = await client.post("/translate", data={"q": "ab", **DE_EN, "stream": "true"})
-    assert [name for name, _ in events_of(response)] == ["part", "done"]
-
-
-async def test_streamed_translation_with_attention_is_kept_by_id(client: httpx.AsyncClient) -> None:
-    *_, (_, done) = await streamed(client, q="ab", attention=True)
+async def test_stream_ends_with_the_unstreamed_answer(client: httpx.AsyncClient) -> None:
+    for fields in STREAMED:
+        *parts, (last, done) = await streamed(client, **fields)
+        assert last == "done", fields
+        assert done == await translated(client, **fields)
+        assert {name for name, _ in parts} <= {"part"}
+        texts = done["translatedText"]
+        texts = [texts] if isinstance(texts, str) else texts
+        order = [part["text"] for _, part in parts]
+        assert order == sorted(order)
+        for number, text in enumerate(texts):
+            shown = [part["translatedText"] for _, part in parts if part["text"] == number]
+            assert "".join(shown) == text
+    form = {"q": "ab", **DE_EN, "stream": "true", "attention": "true"}
+    *parts, (last, done) = events_of(await client.post("/translate", data=form))
+    assert ([name for name, _ in parts], last) == (["part"], "done")
     assert (await client.get(f"/translations/{done['id']}")).status_code == 200
 
 
-async def test_invalid_stream_request_returns_an_error_status(client: httpx.AsyncClient) -> None:
-    for fields, status in (({"target": "zz"}, 400), ({"model": "zz"}, 404), ({"q": ""}, 400)):
-        asked = {"q": "a", **DE_EN, "stream": True, **fields}
-        await refused(client.post("/translate", json=asked), status)
-
-
 async def test_failure_during_a_stream_is_its_last_event(
-    client: httpx.AsyncClient, service: Service
+    client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model = service.repository.catalogue.named("shout-de-en")
+    decode = ResultCache.decode
 
-    async def failing(source_ids: tuple[int, ...], *rest: Any) -> Any:
-        decoded = await model.engine.decode(source_ids, *rest)
+    async def failing(self: ResultCache, source_ids: tuple[int, ...], *rest: Any) -> Any:
+        decoded = await decode(self, source_ids, *rest)
         if len(source_ids) > 12:
             raise BackendFailed("the model failed on this batch")
         return decoded
 
-    model.results = ResultCache(failing)
+    monkeypatch.setattr(ResultCache, "decode", failing)
     q = ["Eins.", "Und dies ist zu lang."]
     *parts, (last, error) = await streamed(client, q=q)
     assert (last, error) == ("error", {"error": "the model failed on this batch", "status": 500})
     assert [part["translatedText"] for _, part in parts] == ["EINS."]
-
-
-async def test_keep_figures_reaches_the_search(
-    client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[bool] = []
-    decode = ResultCache.decode
-
-    async def noting(self: ResultCache, sentences: Any, *rest: Any) -> Any:
-        asked.extend(options.all_finished for _, options in sentences)
-        return await decode(self, sentences, *rest)
-
-    monkeypatch.setattr(ResultCache, "decode", noting)
-    await translated(client, q="hund 1")
-    await translated(client, q="hund 1", keep_figures=False)
-    await translated(client, q="hund 1", return_scores=True)
-    await translated(client, q="hund")
-    await client.post("/translate", data={**DE_EN, "q": "hund 1", "keep_figures": "false"})
-    assert asked == [True, False, False, False, False]

@@ -7,10 +7,10 @@ from typing import Any
 
 import httpx
 import pytest
-from jsonschema_rs import Draft202012Validator
 
 from service.settings import Settings
-from tests.api.answers import parts_of, refused
+from tests.api.answers import parts_of
+from tests.support.asgi import connected
 
 METHODS = {"get", "post", "put", "patch", "delete"}
 
@@ -58,58 +58,12 @@ async def test_a_key_is_optional_unless_the_operator_requires_it(document: dict[
     assert {} not in of["post", "/models/reload"]["security"]
 
 
-class TestRequired:
-    @pytest.fixture
-    def settings(self, settings: Settings) -> Settings:
-        return settings.model_copy(update={"api_keys": "required"})
-
-    async def test_document_requires_keys(self, document: dict[str, Any]) -> None:
-        of = operations(document)
-        assert {} not in of["post", "/translate"]["security"]
-        assert {} not in of["post", "/v2/translate"]["security"]
-        assert of["get", "/languages"]["security"] == []
-
-
-@pytest.mark.parametrize("path", ["/v3/glossaries/%0Ax", "/v2/%0A", "/v2/nothing"])
-async def test_unknown_path_returns_404_in_its_dialect(
-    client: httpx.AsyncClient, path: str
-) -> None:
-    await refused(client.get(path), 404)
-
-
-@pytest.mark.parametrize(
-    ("body", "allowed"),
-    [
-        ({"entries_format": "tsv", "entries": "Wiese\tmeadow"}, True),
-        ({"entries_format": "tsv", "entries": "\ufeffWiese\tmeadow\r\n\nzwei Hunde\tdogs\n"}, True),
-        ({"entries_format": "csv", "entries": 'Wiese,meadow\n"a, b","say ""a"""'}, True),
-        ({"entries_format": "csv", "entries": "Wiese\tmeadow"}, False),
-        ({"entries_format": "tsv", "entries": "Wiese,meadow"}, False),
-        ({"entries_format": "tsv", "entries": "Wiese\t meadow"}, False),
-        ({"entries_format": "tsv", "entries": "\n"}, False),
-    ],
-)
-async def test_glossary_schema_agrees_with_validation(
-    client: httpx.AsyncClient, document: dict[str, Any], body: dict[str, str], allowed: bool
-) -> None:
-    content = document["paths"]["/v2/glossaries"]["post"]["requestBody"]["content"]
-    body = {"name": "a", "source_lang": "DE", "target_lang": "EN", **body}
-    assert Draft202012Validator(content["application/json"]["schema"]).is_valid(body) == allowed
-    response = await client.post("/v2/glossaries", json=body)
-    assert (response.status_code == 201) == allowed
-
-
-async def test_too_wide_beam_is_refused_even_without_translation(client: httpx.AsyncClient) -> None:
-    for path, body in (
-        ("/translate", {"q": "Hund", "source": "de", "target": "de"}),
-        ("/v2/translate", {"text": ["Hund"], "source_lang": "DE", "target_lang": "DE"}),
-    ):
-        assert "at most 4" in await refused(client.post(path, json={**body, "num_hypotheses": 5}))
-
-
-async def test_boolean_split_sentences_is_refused(client: httpx.AsyncClient) -> None:
-    body = {"text": ["Hund"], "target_lang": "DE", "split_sentences": False}
-    assert "it should be '0'" in await refused(client.post("/v2/translate", json=body))
+async def test_document_of_a_service_with_required_keys_requires_them(settings: Settings) -> None:
+    async with connected(settings, api_keys="required") as client:
+        of = operations((await client.get("/openapi.json")).json())
+    assert {} not in of["post", "/translate"]["security"]
+    assert {} not in of["post", "/v2/translate"]["security"]
+    assert of["get", "/languages"]["security"] == []
 
 
 async def test_component_schemas_have_the_names_of_their_models(document: dict[str, Any]) -> None:
@@ -129,3 +83,50 @@ async def test_no_schema_mixes_texts_and_numbers(document: dict[str, Any]) -> No
     for part in parts_of(document["paths"]):
         kinds = {each.get("type") for each in part.get("anyOf", ()) if isinstance(each, dict)}
         assert not ("string" in kinds and kinds & {"integer", "number"}), part
+
+
+async def test_document_describes_every_route_and_its_answers(document: dict[str, Any]) -> None:
+    paths = document["paths"]
+    assert set(paths) >= {
+        *("/translate", "/languages", "/detect", "/translate_file", "/frontend/settings"),
+        *("/translations/{id}/attention", "/translations/{id}/alignment"),
+        *("/translations/{id}/search", "/attention", "/score"),
+        *("/models", "/models/reload", "/livez", "/readyz", "/health", "/metrics"),
+    }
+    assert not {"/", "/docs", "/static"} & set(paths), "pages are for people"
+    translate = paths["/translate"]["post"]["responses"]
+    assert {"200", "400", "403", "413", "429", "500", "503", "504"} <= set(translate)
+    attention = paths["/translations/{id}/attention"]["get"]
+    names = [parameter["name"] for parameter in attention["parameters"]]
+    assert names.count("id") == 1
+    assert {"text", "leg", "sentence", "kind", "layer", "head", "format"} <= set(names)
+    assert {"400", "404", "410", "503"} <= set(attention["responses"])
+    assert {"400", "413", "503"} <= set(paths["/score"]["post"]["responses"])
+    for end, kinds in (
+        ("attention", {"application/json", "application/octet-stream", "image/png"}),
+        ("search", {"application/json", "image/svg+xml", "image/png"}),
+    ):
+        responses = paths[f"/translations/{{id}}/{end}"]["get"]["responses"]
+        assert set(responses["200"]["content"]) == kinds
+
+
+async def test_fields_of_translate_have_types_bounds_and_in_forms_no_lists(
+    document: dict[str, Any],
+) -> None:
+    content = document["paths"]["/translate"]["post"]["requestBody"]["content"]
+    json, form = "application/json", "application/x-www-form-urlencoded"
+    assert set(content) == {json, form, "multipart/form-data"}
+    assert content[json]["schema"]["required"] == ["q", "source", "target"]
+    in_json, in_form = (content[kind]["schema"]["properties"] for kind in (json, form))
+    for name in ("source", "target"):
+        for properties in (in_json, in_form):
+            assert properties[name]["type"] == "string"
+            assert properties[name]["examples"]
+    number = {"type": "integer", "minimum": 0, "maximum": 3}
+    assert in_json["alternatives"]["anyOf"] == [number, {"type": "null"}]
+    assert number.items() <= in_form["alternatives"].items()
+    assert in_json["q"]["anyOf"][1]["maxItems"] == 60
+    assert (in_form["q"]["type"], in_form["q"]["maxLength"]) == ("string", 5000)
+    assert "suppress_sequences" in in_json
+    assert "suppress_sequences" not in in_form
+    assert not any({"ge", "gt", "le", "lt"} & set(choice) for choice in in_form.values())

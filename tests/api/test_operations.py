@@ -9,7 +9,6 @@ from typing import Any
 import httpx
 import pytest
 from fastapi import FastAPI, HTTPException, Request
-from prometheus_client.parser import text_string_to_metric_families
 
 from service.api.operations import create_router
 from service.bootstrap import Service, build, running
@@ -18,23 +17,20 @@ from service.loading.loader import ModelObserver
 from service.settings import Settings
 from tests.api.answers import DE_EN
 from tests.support.asgi import client_of
-from tests.support.shouting import BROKEN, load_shouting, put_broken_bundle, put_bundle
+from tests.support.books import Books, read_books
+from tests.support.toy import BROKEN, load_shouting, put_broken_bundle, put_bundle
 
 OFFERED = ["shout-de-en", "shout-en-de", "shout-fr-en"]
 
 
-async def samples(client: httpx.AsyncClient) -> dict[tuple[str, frozenset[str]], float]:
+async def samples(client: httpx.AsyncClient) -> Books:
     response = await client.get("/metrics")
     assert response.headers["content-type"].startswith("text/plain")
-    return {
-        (sample.name, frozenset(sample.labels.values())): sample.value
-        for family in text_string_to_metric_families(response.text)
-        for sample in family.samples
-    }
+    return read_books(response.text)
 
 
 async def shown_ready(client: httpx.AsyncClient) -> float:
-    return (await samples(client))["nmt_ready", frozenset()]
+    return (await samples(client))["nmt_ready", ()]
 
 
 async def refused_readiness(client: httpx.AsyncClient) -> dict[str, Any]:
@@ -45,13 +41,12 @@ async def refused_readiness(client: httpx.AsyncClient) -> dict[str, Any]:
     return dict(response.json())
 
 
-async def test_health_has_libretranslates_body(client: httpx.AsyncClient) -> None:
+async def test_probes_say_that_the_service_lives_and_why_it_is_not_ready(
+    service: Service, client: httpx.AsyncClient
+) -> None:
     for path in ("/health", "/livez"):
         response = await client.request("GET", path, json={})
         assert (response.status_code, response.json()) == (200, {"status": "ok"})
-
-
-async def test_broken_bundle_does_not_affect_readiness(client: httpx.AsyncClient) -> None:
     response = await client.get("/readyz")
     assert response.status_code == 200
     assert response.json() == {
@@ -60,6 +55,20 @@ async def test_broken_bundle_does_not_affect_readiness(client: httpx.AsyncClient
         "models": OFFERED,
         "failed": {"broken": BROKEN},
     }
+    engines = [model.engine for model in service.repository.catalogue.models]
+    assert all(engine.alive for engine in engines)
+    await engines[0].close()
+    assert (await refused_readiness(client))["reasons"] == ["model shout-de-en has stopped"]
+    service.drain.begin()
+    readiness = await refused_readiness(client)
+    assert (readiness["status"], readiness["models"]) == ("draining", OFFERED)
+    assert (await client.get("/livez")).status_code == 200
+    for path, field in (("/translate", "error"), ("/v2/translate", "message")):
+        refused = await client.post(path, json={})
+        assert refused.status_code == 503
+        assert refused.json() == {field: "the service is shutting down; try again"}
+    await service.repository.close()
+    assert not any(engine.alive for engine in engines)
 
 
 async def test_the_service_answers_while_it_loads(settings: Settings) -> None:
@@ -84,7 +93,9 @@ async def test_the_service_answers_while_it_loads(settings: Settings) -> None:
         assert await shown_ready(client) == 1
 
 
-async def test_a_service_may_stop_while_it_loads(settings: Settings) -> None:
+async def test_a_service_may_stop_while_it_loads_and_names_missing_bundles(
+    settings: Settings, tmp_path: Path
+) -> None:
     async def load(*_: object) -> LoadedModel:
         await asyncio.sleep(60)
         raise AssertionError
@@ -92,11 +103,9 @@ async def test_a_service_may_stop_while_it_loads(settings: Settings) -> None:
     service = build(settings, load)
     async with asyncio.timeout(5), service.app.router.lifespan_context(service.app):
         await asyncio.sleep(0)
-
-
-async def test_readiness_without_bundles_names_the_reason(tmp_path: Path) -> None:
-    settings = Settings(bundles=tmp_path)
-    async with running(settings, load_shouting) as service, client_of(service.app) as client:
+    (tmp_path / "empty").mkdir()
+    empty = Settings(bundles=tmp_path / "empty")
+    async with running(empty, load_shouting) as service, client_of(service.app) as client:
         reasons = ["no model is on offer: there is no bundle"]
         assert (await refused_readiness(client))["reasons"] == reasons
         assert (await client.get("/languages")).status_code == 503
@@ -119,14 +128,6 @@ async def test_clients_see_no_directories_and_the_log_has_them(
         assert str(tmp_path) not in answer.text
     assert unlisted == {tmp_path.name: "No such file or directory"}
     assert sum(str(tmp_path) in line for line in caplog.messages) == 2
-
-
-async def test_a_dead_engine_turns_readiness_off(
-    service: Service, client: httpx.AsyncClient
-) -> None:
-    await service.repository.catalogue.models[0].engine.close()
-    assert (await refused_readiness(client))["reasons"] == ["model shout-de-en has stopped"]
-    assert (await client.get("/livez")).status_code == 200
 
 
 async def test_models_are_listed_with_their_metadata(client: httpx.AsyncClient) -> None:
@@ -169,39 +170,22 @@ async def test_reload_requires_admin_and_updates_models(
     assert (answer["loaded"], answer["retired"]) == (["broken"], ["shout-fr-en"])
 
 
-async def test_readiness_is_off_while_draining(service: Service, client: httpx.AsyncClient) -> None:
-    service.drain.begin()
-    readiness = await refused_readiness(client)
-    assert (readiness["status"], readiness["models"]) == ("draining", OFFERED)
-    assert (await client.get("/livez")).status_code == 200
-
-
-async def test_metrics_count_requests_by_outcome(client: httpx.AsyncClient) -> None:
+async def test_metrics_count_the_requests_of_one_service_by_outcome(
+    client: httpx.AsyncClient, settings: Settings
+) -> None:
     await client.post("/translate", json={"q": "hallo", **DE_EN})
     await client.post("/translate", json={"q": "hallo", "source": "zz", "target": "en"})
     await client.get("/nowhere")
     found = await samples(client)
     total = "nmt_requests_total"
-    assert found[total, frozenset({"/translate", "shout-de-en", "ok"})] == 1
-    assert found[total, frozenset({"/translate", "", "invalid"})] == 1
-    assert found[total, frozenset({"other", "", "invalid"})] == 1
-    assert found["nmt_request_failures_total", frozenset({"validation"})] == 1
-    assert found["nmt_request_failures_total", frozenset({"unknown_path"})] == 1
-    assert found["nmt_characters_total", frozenset({"shout-de-en"})] == 5
-    assert found["nmt_tokenize_duration_seconds_count", frozenset({"shout-de-en"})] == 1
-
-
-async def test_two_services_in_one_process_have_separate_metrics(settings: Settings) -> None:
-    async with running(settings, load_shouting) as one, running(settings, load_shouting) as other:
-        async with client_of(one.app) as client:
-            await client.post("/translate", json={"q": "a", **DE_EN})
-            assert ("nmt_characters_total", frozenset({"shout-de-en"})) in await samples(client)
-        async with client_of(other.app) as client:
-            assert ("nmt_characters_total", frozenset({"shout-de-en"})) not in await samples(client)
-
-
-async def test_shutdown_closes_all_engines(settings: Settings) -> None:
-    async with running(settings, load_shouting) as service:
-        models = service.repository.catalogue.models
-        assert all(model.engine.alive for model in models)
-    assert not any(model.engine.alive for model in models)
+    assert found[total, ("shout-de-en", "ok", "/translate")] == 1
+    assert found[total, ("", "invalid", "/translate")] == 1
+    assert found[total, ("", "invalid", "other")] == 1
+    assert found["nmt_request_failures_total", ("validation",)] == 1
+    assert found["nmt_request_failures_total", ("unknown_path",)] == 1
+    assert found["nmt_characters_total", ("shout-de-en",)] == 5
+    assert found["nmt_tokenize_duration_seconds_count", ("shout-de-en",)] == 1
+    async with running(settings, load_shouting) as other, client_of(other.app) as elsewhere:
+        key = "nmt_characters_total", ("shout-de-en",)
+        assert key in found
+        assert key not in await samples(elsewhere)

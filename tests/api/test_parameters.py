@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from contextlib import suppress
 from urllib.parse import parse_qsl, urlencode
 
 import pytest
@@ -9,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from service.api.deepl.translate import TextParameters
 from service.api.errors import BadRequest
-from service.api.fields.parameters import form_pairs
+from service.api.fields.parameters import form_pairs, json_object
 from service.api.inspect.attention_parameters import ScoreParameters
 from service.api.libretranslate.languages import DetectParameters
 from service.api.libretranslate.translate import TranslateParameters
@@ -30,6 +31,12 @@ def test_form_pairs_are_those_of_the_standard_library(form: str) -> None:
             form_pairs(form.encode())
     else:
         assert form_pairs(form.encode()) == plain
+
+
+@given(st.binary(max_size=60))
+def test_body_that_is_no_json_object_raises_bad_request(body: bytes) -> None:
+    with suppress(BadRequest):
+        assert isinstance(json_object(body), dict)
 
 
 def test_too_many_parameters_are_refused() -> None:

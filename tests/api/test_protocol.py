@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.support.server import Server, running
-from tests.support.shouting import put_bundle
+from tests.support.toy import put_bundle
 from tests.support.worker_processes import WORKERS
 
 pytestmark = pytest.mark.slow

@@ -19,8 +19,7 @@ from service.catalogue.loaded_model import LoadedModel
 from service.loading.loader import ModelObserver
 from service.settings import Settings
 from tests.engine.watching import GatedBackend
-from tests.support.scripted import ScriptedBackend
-from tests.support.shouting import make_limits, make_model, shouting
+from tests.support.toy import ScriptedBackend, make_limits, make_model, shouting
 from tests.support.waiting import until
 
 BODY = {"q": "hallo", "source": "de", "target": "en"}
@@ -82,28 +81,6 @@ def post(body: bytes, *headers: str) -> bytes:
     return "\r\n".join([*lines, "", ""]).encode() + body
 
 
-async def test_disconnect_cancels_the_sentences_of_a_request(settings: Settings) -> None:
-    backend = gated()
-    async with served(settings, backend) as running:
-        backend.gate.clear()
-        _, writer = await running.connect()
-        body = json.dumps({**BODY, "q": "x" * 60}).encode()
-        writer.write(post(body, f"content-length: {len(body)}"))
-        async with asyncio.timeout(5):
-            await until(lambda: running.service.translator.in_flight)
-            writer.close()
-            await writer.wait_closed()
-            await until(lambda: not running.service.translator.in_flight)
-        backend.gate.set()
-        async with running.client() as client:
-            response = await client.post("/translate", json=BODY)
-            assert response.json()["translatedText"] == "HALLO"
-            metrics = (await client.get("/metrics")).text
-    assert len(backend.batch_sizes) < 15
-    assert 'outcome="cancelled",route="/translate"' in metrics.replace('model="",', "")
-    assert 'nmt_request_failures_total{reason="disconnect"} 1.0' in metrics
-
-
 async def test_body_refused_by_length_keeps_the_connection_usable(settings: Settings) -> None:
     async with served(settings, gated()) as running, asyncio.timeout(5):
         reader, writer = await running.connect()
@@ -142,14 +119,25 @@ async def test_chunked_body_is_refused_once_it_is_too_large(settings: Settings) 
         writer.close()
 
 
-async def test_accepted_requests_are_answered_when_the_server_stops(settings: Settings) -> None:
+async def test_work_beyond_the_queue_gets_503_with_retry_after(settings: Settings) -> None:
     backend = gated()
     async with served(settings, backend) as running, running.client() as client:
         backend.gate.clear()
-        asked = asyncio.create_task(client.post("/translate", json=BODY))
+        full = {**BODY, "q": [f"{number:03} " + "x" * 40 for number in range(40)]}
+        asked = asyncio.create_task(client.post("/translate", json=full))
         await until(lambda: running.service.translator.in_flight)
-        running.server.should_exit = True
-        await asyncio.sleep(0.3)
-        assert not asked.done()
+        refused = await client.post("/translate", json={**BODY, "q": ["y" * 50] * 9})
+        assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
+        assert refused.json()["error"].startswith("too much is being translated")
         backend.gate.set()
-        assert (await asked).json()["translatedText"] == "HALLO"
+        assert (await asked).status_code == 200
+
+
+async def test_request_to_a_stopped_engine_gets_503(settings: Settings) -> None:
+    async with served(settings, gated()) as running, running.client() as client:
+        await running.service.repository.catalogue.models[0].engine.close()
+        response = await client.post("/translate", json=BODY)
+        assert (response.status_code, response.json()["error"]) == (
+            503,
+            "the engine is not running",
+        )

@@ -19,9 +19,16 @@ def done(seconds: float, others_cores: float | None = 0.0, tokens: int = 9) -> D
     return Done(((tuple(range(4, 4 + tokens)),),), seconds, others_cores, None)
 
 
-def test_a_ratio_is_of_tokens_per_second() -> None:
+def test_ratio_is_of_tokens_per_second_and_wrong_lengths_name_the_engine() -> None:
     assert Pair(ours=done(1.0), theirs=done(2.0)).ratio == pytest.approx(2.0)
     assert Pair(ours=done(1.0, tokens=4), theirs=done(2.0)).ratio == pytest.approx(1.0)
+    work = Workload("fixed-1", (((5, 6, EOS),),))
+    check_lengths("ours", work, done(1.0, tokens=2))
+    with pytest.raises(LengthsDiffer, match=r"theirs .*2 .*3 .*fixed-1"):
+        check_lengths("theirs", work, done(1.0, tokens=1))
+    names = [cell.name for cell in all_cells()]
+    assert len(names) == len(set(names))
+    assert {"fixed-1/int8/4", "newstest/fp32/1", "multi30k/int8/4"} <= set(names)
 
 
 def test_pairs_are_selected_by_disturbance_and_not_by_speed() -> None:
@@ -30,19 +37,6 @@ def test_pairs_are_selected_by_disturbance_and_not_by_speed() -> None:
     slower_and_quiet = Pair(done(3.0), done(2.0, 0.02))
     measured = [fast_but_disturbed, slow_and_quiet, slower_and_quiet]
     assert least_disturbed(measured, 2) == [slow_and_quiet, slower_and_quiet]
-
-
-def test_wrong_output_length_error_names_the_engine() -> None:
-    work = Workload("fixed-1", (((5, 6, EOS),),))
-    check_lengths("ours", work, done(1.0, tokens=2))
-    with pytest.raises(LengthsDiffer, match=r"theirs .*2 .*3 .*fixed-1"):
-        check_lengths("theirs", work, done(1.0, tokens=1))
-
-
-def test_cell_names_are_unique() -> None:
-    names = [cell.name for cell in all_cells()]
-    assert len(names) == len(set(names))
-    assert {"fixed-1/int8/4", "newstest/fp32/1", "multi30k/int8/4"} <= set(names)
 
 
 def test_the_highest_rate_is_found_between_those_that_pass_and_those_that_fail(

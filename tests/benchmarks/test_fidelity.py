@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from hypothesis import assume, given, settings
-from hypothesis import strategies as st
 
 from benchmarks.fidelity import __main__ as fidelity
 from benchmarks.fidelity.inputs import LANGUAGES, Input, inputs, parse
@@ -228,77 +226,26 @@ def assert_mutations_detected(
         assert not judge(source, mutated, tuple(spans), languages).kept, (source, mutated)
 
 
-CARRIERS = ["{}", "Das sind {}.", "({})", "Am Ende: {} und mehr"]
-
-
-@settings(max_examples=30)
-@given(st.integers(0, 10**9), st.sampled_from(CARRIERS), st.sampled_from([DE_EN, EN_DE]))
-def test_mutated_integer_is_always_detected(number: int, carrier: str, languages: Pair) -> None:
-    for written in {str(number), f"{number:,}", f"{number:,}".replace(",", ".")}:
-        source = carrier.format(written)
-        assert_mutations_detected(source, source, (), languages)
-
-
-@settings(max_examples=30)
-@given(st.integers(0, 10**7), st.integers(0, 9999), st.sampled_from(CARRIERS))
-def test_mutated_decimal_is_always_detected(whole: int, fraction: int, carrier: str) -> None:
-    english = f"{whole:,}.{fraction:04}"
-    german = english.translate(str.maketrans(",.", ".,"))
-    for languages, pair in ((DE_EN, (german, english)), (EN_DE, (english, german))):
-        source, translation = (carrier.format(each) for each in pair)
-        assert_mutations_detected(source, translation, (), languages)
-
-
-@settings(max_examples=30)
-@given(st.dates(), st.sampled_from(["{:%d.%m.%Y}", "{:%Y-%m-%d}"]), st.sampled_from(CARRIERS))
-def test_mutated_date_is_always_detected(date: object, form: str, carrier: str) -> None:
-    source = carrier.format(form.format(date))
-    assume(not re.search(r"\b0\d{3}", source))
-    assert_mutations_detected(source, source, (), DE_EN)
-
-
-@settings(max_examples=30)
-@given(st.times(), st.sampled_from(CARRIERS))
-def test_mutated_time_is_always_detected(time: object, carrier: str) -> None:
-    source = carrier.format(f"{time:%H:%M}")
-    for languages in (DE_EN, EN_DE):
-        assert_mutations_detected(source, source, (), languages)
-        localised = carrier.format(f"{time:%I:%M} {'p.m.' if time.hour > 11 else 'a.m.'}")  # type: ignore[attr-defined]
-        assert_mutations_detected(source, localised, (), languages)
-
-
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_every_digit_mutation_of_every_input_is_detected(language: str) -> None:
+def test_every_mutation_of_a_digit_span_or_symbol_of_every_input_is_detected(language: str) -> None:
     languages = DE_EN if language == "de" else EN_DE
     for each in inputs(language):
         assert_mutations_detected(each.text, each.text, each.spans, languages)
-
-
-@pytest.mark.parametrize("language", LANGUAGES)
-def test_removing_any_span_or_symbol_of_an_input_is_detected(language: str) -> None:
-    languages = DE_EN if language == "de" else EN_DE
-    for each in inputs(language):
         for lost in [*each.spans, *set('€$£%°§♪•*()[]"„“»«{}#@+=') & set(each.text)]:
             cut = each.text.replace(lost, "", 1)
             assert not judge(each.text, cut, each.spans, languages).kept, (each.text, cut)
 
 
-def test_extra_figure_is_permitted_in_news_and_missing_one_is_not() -> None:
-    assert keeps_figures("Zwei von 15", "2 of 15", DE_EN)
-    assert not keeps_figures("Zwei von 15", "2 of 16", DE_EN)
-    assert not keeps_figures("15 von 15", "15 of them", DE_EN)
-
-
-def test_letters_for_an_input_without_letters_are_hallucinated() -> None:
-    assert judge("42", "42 dogs", (), DE_EN).hallucinated
-    assert judge("🚀", "Open it", ("🚀",), DE_EN).hallucinated
-    for source, translation in [("12.05.2026", "May 12, 2026"), ("5 €", "5 euros"), ("42", "42")]:
-        assert not judge(source, translation, (), DE_EN).hallucinated
-
-
-@pytest.mark.parametrize(
-    ("source", "translation", "loops"),
-    [
+def test_hallucinations_loops_lengths_and_unknown_characters_are_counted() -> None:
+    for source, translation, spans, hallucinated in (
+        ("42", "42 dogs", (), True),
+        ("🚀", "Open it", ("🚀",), True),
+        ("12.05.2026", "May 12, 2026", (), False),
+        ("5 €", "5 euros", (), False),
+        ("42", "42", (), False),
+    ):
+        assert judge(source, translation, spans, DE_EN).hallucinated == hallucinated
+    for source, translation, loops in (
         ("Hund", "dog dog dog", True),
         ("Hund", "a dog, a dog, a dog, a dog.", True),
         ("Berlin", "crlinlinlin", True),
@@ -307,26 +254,15 @@ def test_letters_for_an_input_without_letters_are_hallucinated() -> None:
         ("sehr gut", "very, very good", False),
         ("1.000.000", "1,000,000", False),
         ("Kaffee", "coffee", False),
-    ],
-)
-def test_repetition_loop_is_found_unless_the_source_has_one(
-    source: str, translation: str, loops: bool
-) -> None:
-    assert has_new_loop(source, translation) == loops
-
-
-def test_length_limit_is_three_times_the_source_and_twenty_characters() -> None:
-    assert not is_too_long("a" * 10, "b" * 50)
-    assert is_too_long("a" * 10, "b" * 51)
-
-
-def test_unknown_characters_are_counted_unless_the_source_has_them() -> None:
-    assert judge("Öl", " ⁇ l", (), DE_EN).unknown
-    assert judge("Öl", "\ufffdl", (), DE_EN).unknown
-    assert not judge("⁇", "⁇", (), DE_EN).unknown
+    ):
+        assert has_new_loop(source, translation) == loops, translation
+    for source, translation, unknown in (("Öl", " ⁇ l", 1), ("Öl", "\ufffdl", 1), ("⁇", "⁇", 0)):
+        assert bool(judge(source, translation, (), DE_EN).unknown) == bool(unknown)
+    assert [is_too_long("a" * 10, "b" * length) for length in (50, 51)] == [False, True]
 
 
 def test_small_rules() -> None:
+    assert parse("kind", "[a]\n⟦b⟧") == Input("kind", "[a]\nb", ("b",))
     assert margins(" \n a b\t") == (" \n ", "\t")
     assert margins("  ") == ("", "  ")
     assert markers("- a\n– b\n• c\n1. d\ne") == ["-", "-", "•", "1.", ""]
@@ -335,6 +271,17 @@ def test_small_rules() -> None:
     assert quotes("It's the dogs' bowl") == 0
     assert [ending(text) for text in ("dog", "dog.", "Who?", "Stop!")] == ["", ".", "?", "."]
     assert has_letters("5 Ä") and not has_letters("5 € 🚀")
+
+
+def test_news_counts_sentences_with_figures_which_may_have_more_and_not_fewer() -> None:
+    english, german = ("Nothing", "Two of 5", "8 km"), ("Nichts", "2 von 5", "5 km")
+    part = fidelity.with_figures(Bitext("news", "de", "en", english, german))
+    assert part.sources == ("2 von 5", "5 km")
+    news = fidelity.count_news(part, ["2 of 5", "5 km ⁇"])
+    assert news == {"sentences": 2, "kept": 2, "kept_by_references": 1, "unknown": 1}
+    assert keeps_figures("Zwei von 15", "2 of 15", DE_EN)
+    assert not keeps_figures("Zwei von 15", "2 of 16", DE_EN)
+    assert not keeps_figures("15 von 15", "15 of them", DE_EN)
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
@@ -346,15 +293,7 @@ def test_inputs_are_about_five_hundred_with_seventeen_of_each_kind(language: str
     assert min(kinds.count(kind) for kind in kinds) >= 17
     assert all(span in each.text for each in found for span in each.spans)
     assert not any(mark in each.text for each in found for mark in "⟦⟧")
-
-
-def test_both_languages_have_the_same_kinds() -> None:
-    german, english = ([each.kind for each in inputs(language)] for language in LANGUAGES)
-    assert list(dict.fromkeys(german)) == list(dict.fromkeys(english))
-
-
-def test_spans_are_read_and_their_marks_removed() -> None:
-    assert parse("kind", "[a]\n⟦b⟧") == Input("kind", "[a]\nb", ("b",))
+    assert list(dict.fromkeys(kinds)) == list(dict.fromkeys(each.kind for each in inputs("de")))
 
 
 def test_report_counts_kinds_rules_and_inputs_without_letters(
@@ -373,16 +312,6 @@ def test_report_counts_kinds_rules_and_inputs_without_letters(
     printed = capsys.readouterr().out
     assert "numbers: '42' -> '422 x': figures, hallucinated" in printed
     assert json.dumps(report)
-
-
-def test_news_counts_only_sentences_with_figures() -> None:
-    bitext = Bitext(
-        "news", "de", "en", ("Nothing", "Two of 5", "8 km"), ("Nichts", "2 von 5", "5 km")
-    )
-    part = fidelity.with_figures(bitext)
-    assert part.sources == ("2 von 5", "5 km")
-    news = fidelity.count_news(part, ["2 of 5", "5 km ⁇"])
-    assert news == {"sentences": 2, "kept": 2, "kept_by_references": 1, "unknown": 1}
 
 
 def test_unusable_bundles_and_directions_are_refused(

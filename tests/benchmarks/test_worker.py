@@ -34,12 +34,9 @@ def test_both_engines_do_the_same_work_and_write_the_same(bundle: Bundle, tmp_pa
     assert both[0].tokens == both[1].tokens == written
 
 
-def test_engine_that_cannot_be_opened_reports_the_reason(tmp_path: Path) -> None:
+def test_failing_engine_reports_the_reason_and_continues(bundle: Bundle, tmp_path: Path) -> None:
     with pytest.raises(EngineFailed, match=r"ctranslate2 \(default\): .*model\.bin"):
         Worker(CTranslate2(tmp_path, "float32", 1))
-
-
-def test_failing_engine_reports_the_reason_and_continues(bundle: Bundle, tmp_path: Path) -> None:
     model = convert(bundle, "fp32", tmp_path / "converted")
     with Worker(CTranslate2(model, "float32", 1)) as worker:
         with pytest.raises(EngineFailed, match="list index out of range"):

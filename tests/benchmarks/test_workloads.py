@@ -23,6 +23,10 @@ def test_fixed_sentences_have_25_tokens_and_one_eos(sentences: int) -> None:
     for batch in work.batches:
         assert len(batch) == sentences
         assert all(len(each) == 25 and each.index(EOS) == 24 for each in batch)
+    with pytest.raises(CorpusError, match="TRAINING_DATA"):
+        workload("newstest2014", BUNDLE, Path("nowhere"))
+    with pytest.raises(ValueError, match="fixed-1"):
+        workload("fixed", BUNDLE, Path("nowhere"))
 
 
 def test_news_sentences_have_the_lengths_of_news() -> None:
@@ -31,13 +35,3 @@ def test_news_sentences_have_the_lengths_of_news() -> None:
     assert np.std(lengths) == pytest.approx(14, abs=1)
     assert (min(lengths), max(lengths)) >= (4, 80)
     assert max(lengths) <= 100
-
-
-def test_workload_without_data_error_names_the_remedy() -> None:
-    with pytest.raises(CorpusError, match="TRAINING_DATA"):
-        workload("newstest2014", BUNDLE, Path("nowhere"))
-
-
-def test_unknown_workload_is_refused_by_name() -> None:
-    with pytest.raises(ValueError, match="fixed-1"):
-        workload("fixed", BUNDLE, Path("nowhere"))

@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from benchmarks.server import serving
+from tests.support.programs import ROOT
+
 if TYPE_CHECKING:
     from tests.browser.support import Visit, Visitor
 
@@ -26,12 +29,10 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="package")
-def address(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def address(browser: Any) -> Iterator[str]:
     """Address of the service; it starts only if there is a browser."""
-    from tests.browser.support import serving
-
-    with serving(tmp_path_factory.mktemp("service")) as address:
-        yield address
+    with serving(ROOT / "bundles", RESULT_MEGABYTES="64") as (url, _):
+        yield f"{url}/"
 
 
 @pytest.fixture

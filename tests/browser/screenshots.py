@@ -6,12 +6,12 @@ Not a test: screenshots differ between machines by their fonts. Needs Playwright
 from __future__ import annotations
 
 import io
-import tempfile
 from pathlib import Path
 
 from PIL import Image
 
-from tests.browser.support import ARGUMENTS, Visit, browser_path, serving, sync_api
+from benchmarks.server import serving
+from tests.browser.support import ARGUMENTS, Visit, browser_path, sync_api
 from tests.support.programs import ROOT
 
 PICTURES = ROOT / "docs" / "screenshots"
@@ -36,8 +36,7 @@ SCENES = {"light": light, "search": search}
 def main() -> None:
     PICTURES.mkdir(parents=True, exist_ok=True)
     with (
-        tempfile.TemporaryDirectory() as directory,
-        serving(Path(directory)) as address,
+        serving(ROOT / "bundles") as (url, _),
         sync_api.sync_playwright() as playwright,
     ):
         path = browser_path()
@@ -48,7 +47,7 @@ def main() -> None:
                 color_scheme="light",
                 viewport={"width": 1280, "height": 900},
             )
-            visit = Visit(context.new_page(), address)
+            visit = Visit(context.new_page(), f"{url}/")
             visit.open(f"#source=auto&target=en&text={TEXT}")
             visit.find("#why").click()
             visit.page.mouse.move(0, 0)

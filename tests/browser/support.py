@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import signal
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
-
-from tests.support.programs import ROOT
 
 sync_api = pytest.importorskip(
     "playwright.sync_api", reason="the page is tested with playwright, which is not installed"
@@ -37,44 +27,6 @@ def browser_path() -> str:
         if path := shutil.which(name):
             return path
     pytest.skip(f"the page is tested in a browser, and there is none of {', '.join(BROWSERS)}")
-
-
-@contextmanager
-def serving(state: Path, **settings: str) -> Iterator[str]:
-    """The real service with the committed bundles, in a separate process; yields its address."""
-    environment = {
-        name: value for name, value in os.environ.items() if not name.startswith("DRAGOMAN_")
-    }
-    environment |= {
-        "DRAGOMAN_PORT": "0",
-        "DRAGOMAN_STATE": str(state / "state"),
-        "DRAGOMAN_BUNDLES": str(ROOT / "bundles"),
-        "DRAGOMAN_THREADS": "1",
-        **{f"DRAGOMAN_{name.upper()}": value for name, value in settings.items()},
-    }
-    command = [sys.executable, "-m", "service", "serve"]
-    log = state / "log"
-    with log.open("wb") as stderr:
-        process = subprocess.Popen(command, cwd=ROOT, env=environment, stderr=stderr)
-        try:
-            yield _address(process, log)
-        finally:
-            process.send_signal(signal.SIGTERM)
-            process.wait(timeout=ANSWERS_WITHIN)
-
-
-def _address(process: subprocess.Popen[bytes], log: Path) -> str:
-    announced = "Dragoman listens on "
-    for _ in range(ANSWERS_WITHIN * 10):
-        text = log.read_text(encoding="utf-8")
-        if process.poll() is not None:
-            raise AssertionError(f"the service did not start:\n{text}")
-        if announced in text:
-            address = text.split(announced)[1].split()[0] + "/"
-            if httpx.get(f"{address}readyz", timeout=ANSWERS_WITHIN).status_code == 200:
-                return address
-        time.sleep(0.1)
-    raise AssertionError(f"the service is not ready:\n{text}")
 
 
 @dataclass
@@ -135,10 +87,14 @@ class Visit:
         sync_api.expect(self.find("#attention-body")).to_be_visible()
         sync_api.expect(self.find("#attention-body")).to_have_attribute("aria-busy", "false")
 
+    def show(self, view: str) -> None:
+        """Choose a view of the panel: ``map``, ``lines`` or ``search``."""
+        self.find(f"input[name=view][value={view}]").locator("..").click()
+
     def show_search(self, text: str = TEXT) -> dict[str, Any]:
         """Open the view of the search of the first sentence, and return the tree it shows."""
         self.explain(text)
-        self.find("input[name=view][value=search]").locator("..").click()
+        self.show("search")
         sync_api.expect(self.find("#attention-body")).to_have_attribute("aria-busy", "false")
         asked = self.requests_to("/search?")[-1].url
         search: dict[str, Any] = self.answer(asked.removeprefix(self.address))

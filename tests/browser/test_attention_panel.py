@@ -13,7 +13,6 @@ from tests.browser.support import TEXT, TWO_SENTENCES, Visit, sync_api
 
 expect = sync_api.expect
 pytestmark = pytest.mark.slow
-KINDS = ("cross", "encoder", "decoder")
 
 
 def shown_map(visit: Visit) -> dict[str, Any]:
@@ -54,20 +53,30 @@ def test_attention_is_requested_only_while_the_panel_is_open(visit: Visit) -> No
     assert len(visit.requests_to("translations/")) == count
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_heat_map_shows_the_numbers_of_the_endpoint(visit: Visit, kind: str) -> None:
+def test_heat_map_is_downloaded_and_shows_the_numbers_of_the_endpoint(visit: Visit) -> None:
     visit.explain()
-    look_at(visit, kind, "1", "2")
-    answer = shown_map(visit)
-    query = parse_qs(urlsplit(visit.find("#download-json").get_attribute("href")).query)
-    assert (query["kind"], query["layer"], query["head"]) == ([kind], ["1"], ["2"])
-    weights = answer["maps"][0]["weights"]
-
+    expect(visit.find("#heat-map")).to_have_accessible_name(
+        "Translation to source, layer 1, mean of all heads"
+    )
+    expect(visit.find("#heat-map .heat-columns span").first).to_have_text("→ en")
+    beginnings = {"png": b"\x89PNG", "sheet": b"\x89PNG", "npy": b"\x93NUMPY", "json": b"{"}
+    for name, beginning in beginnings.items():
+        with visit.page.expect_download() as download:
+            visit.find(f"#download-{name}").click()
+        place = "layer-all-head-all.png" if name == "sheet" else f"layer-1-head-mean.{name}"
+        assert download.value.suggested_filename == f"attention-cross-{place}"
+        assert download.value.path().read_bytes().startswith(beginning)
     visit.find("#numbers-button").click()
-    rows = visit.find("#numbers tbody tr")
-    expect(rows).to_have_count(len(weights))
-    table = [row.locator("td").all_inner_texts() for row in rows.all()]
-    assert table == [[f"{weight:.3f}" for weight in row] for row in weights]
+    for kind in ("cross", "encoder", "decoder"):
+        look_at(visit, kind, "1", "2")
+        answer = shown_map(visit)
+        query = parse_qs(urlsplit(visit.find("#download-json").get_attribute("href")).query)
+        assert (query["kind"], query["layer"], query["head"]) == ([kind], ["1"], ["2"])
+        weights = answer["maps"][0]["weights"]
+        rows = visit.find("#numbers tbody tr")
+        expect(rows).to_have_count(len(weights))
+        table = [row.locator("td").all_inner_texts() for row in rows.all()]
+        assert table == [[f"{weight:.3f}" for weight in row] for row in weights]
 
     plot = visit.find("#heat-map")
     plot.focus()
@@ -102,52 +111,36 @@ def test_higher_weight_has_stronger_colour(visitor: Any, colour_scheme: str) -> 
     assert all(one <= other for one, other in pairwise(away_from_ground))
 
 
-def test_word_highlights_the_words_it_attends_to(visit: Visit) -> None:
-    visit.explain()
-    alignment = shown_alignment(visit)
-    weights = {(link["target"], link["source"]): link["weight"] for link in alignment["links"]}
-    source = visit.find("#source-words .word")
-    expect(source).to_have_text([word["text"] for word in alignment["source_words"]])
-    for target, word in enumerate(alignment["target_words"]):
-        visit.find("#target-words .word").nth(target).hover()
-        expect(visit.find("#word-caption")).to_contain_text(f"“{word['text']}”")
-        lit = source.evaluate_all(
-            "words => words.map((word) => [word.matches('.lit'), Number(word.dataset.weight)])"
-        )
-        expected = [weights.get((target, i), 0) for i in range(source.count())]
-        assert lit == [[weight >= 0.05, weight] for weight in expected]
-    assert any(weight >= 0.05 for weight in weights.values())
-
-
-def test_alignment_is_named_and_independent_of_layer_and_head(visit: Visit) -> None:
+def test_words_highlight_the_words_they_are_aligned_with_whatever_the_map(visit: Visit) -> None:
     visit.explain()
     expect(visit.find(".sentences h3")).to_contain_text("Word alignment")
-    visit.find("#target-words .word").nth(1).click()
-    caption = visit.find("#word-caption").inner_text()
-    assert "is aligned with" in caption
+    alignment = shown_alignment(visit)
+    weights = {(link["target"], link["source"]): link["weight"] for link in alignment["links"]}
+    assert any(weight >= 0.05 for weight in weights.values())
+    source, targets = visit.find("#source-words .word"), visit.find("#target-words .word")
+    expect(source).to_have_text([word["text"] for word in alignment["source_words"]])
     for kind, layer, head in (("cross", "0", "2"), ("encoder", "1", "0")):
         look_at(visit, kind, layer, head)
-        visit.find("#target-words .word").nth(1).click()
-        expect(visit.find("#word-caption")).to_have_text(caption)
+        for target, word in enumerate(alignment["target_words"]):
+            targets.nth(target).hover()
+            expect(visit.find("#word-caption")).to_contain_text(f"“{word['text']}”")
+            lit = source.evaluate_all(
+                "all => all.map((word) => [word.matches('.lit'), Number(word.dataset.weight)])"
+            )
+            expected = [weights.get((target, i), 0) for i in range(source.count())]
+            assert lit == [[weight >= 0.05, weight] for weight in expected]
+    expect(visit.find("#word-caption")).to_contain_text("is aligned with")
 
-
-def test_words_highlight_rows_of_the_heat_map_and_vice_versa(visit: Visit) -> None:
-    visit.explain()
     look_at(visit, "cross", "1", "1")
     answer = shown_map(visit)
-    word = visit.find("#target-words .word").nth(1)
+    word = targets.nth(1)
     word.hover()
-    strong = visit.find("#heat-map .heat-rows .strong").first
-    expect(strong).to_have_text(word.inner_text())
-
-    row = visit.find("#heat-map .heat-rows span").nth(1)
-    row.hover()
+    expect(visit.find("#heat-map .heat-rows .strong").first).to_have_text(word.inner_text())
+    visit.find("#heat-map .heat-rows span").nth(1).hover()
     expect(word).to_have_class("word from")
     strongest = max(answer["maps"][0]["weights"][1])
     assert float(visit.find("#heat-map").get_attribute("data-value")) == strongest
-    lit = visit.find("#source-words .word").evaluate_all(
-        "words => words.map((word) => Number(word.dataset.weight))"
-    )
+    lit = source.evaluate_all("all => all.map((word) => Number(word.dataset.weight))")
     # Neither the tag of the target language nor eos is a word.
     to_words = sum(answer["maps"][0]["weights"][1][1:-1])
     assert sum(lit) == pytest.approx(to_words, abs=1e-6)
@@ -169,11 +162,13 @@ def test_grid_shows_all_layers_and_heads_and_each_can_be_enlarged(visit: Visit) 
     expect(visit.find("#head")).to_have_value("mean")
 
 
-def test_lines_lead_from_each_piece_to_those_it_attends_to(visit: Visit) -> None:
+def test_lines_lead_from_each_piece_to_others_and_are_walked_by_keys(
+    visit: Visit,
+) -> None:
     visit.explain()
     look_at(visit, "cross", "1", "1")
     weights = shown_map(visit)["maps"][0]["weights"]
-    visit.find("input[name=view][value=lines]").locator("..").click()
+    visit.show("lines")
     expect(visit.find("#heat-map")).to_be_hidden()
     lines = visit.find("#lines line")
     expect(lines).to_have_count(sum(weight >= 0.02 for row in weights for weight in row))
@@ -190,56 +185,18 @@ def test_lines_lead_from_each_piece_to_those_it_attends_to(visit: Visit) -> None
     assert set(lit) == {"1"}
     expect(visit.find("#lines line:not(.lit)").first).to_be_hidden()
 
-
-def test_lines_are_walked_with_arrow_keys(visit: Visit) -> None:
-    visit.explain()
-    visit.find("input[name=view][value=lines]").locator("..").click()
-    rows, columns = visit.find("#lines .pieces").all()
-    rows.locator("button").first.focus()
+    rows, columns = (side.locator("button") for side in visit.find("#lines .pieces").all())
+    rows.first.focus()
     for key, focused in (
-        ("ArrowDown", rows.locator("button").nth(1)),
-        ("ArrowRight", columns.locator("button").nth(1)),
-        ("End", columns.locator("button").last),
-        ("ArrowLeft", rows.locator("button").nth(columns.locator("button").count() - 1)),
-        ("Home", rows.locator("button").first),
+        ("ArrowDown", rows.nth(1)),
+        ("ArrowRight", columns.nth(1)),
+        ("End", columns.last),
+        ("ArrowLeft", rows.nth(columns.count() - 1)),
+        ("Home", rows.first),
     ):
         visit.page.keyboard.press(key)
         expect(focused).to_be_focused()
-    name = rows.locator("button").first.get_attribute("aria-label")
-    assert name is not None
-    assert "→" in name
-
-
-def test_each_sentence_can_be_selected(visit: Visit) -> None:
-    visit.explain(TWO_SENTENCES)
-    expect(visit.find("#sentence option")).to_have_count(2)
-    first = visit.find("#source-words").inner_text()
-    visit.find("#sentence").select_option("1")
-    expect(visit.find("#source-words")).not_to_have_text(first)
-    expect(visit.find("#source-words .word")).to_have_text(
-        [word["text"] for word in shown_alignment(visit, 1)["source_words"]]
-    )
-
-
-def test_maps_can_be_downloaded_as_images_and_numbers(visit: Visit) -> None:
-    visit.explain()
-    beginnings = {"png": b"\x89PNG", "sheet": b"\x89PNG", "npy": b"\x93NUMPY", "json": b"{"}
-    for name, beginning in beginnings.items():
-        with visit.page.expect_download() as download:
-            visit.find(f"#download-{name}").click()
-        place = "layer-all-head-all.png" if name == "sheet" else f"layer-1-head-mean.{name}"
-        named = f"attention-cross-{place}"
-        assert download.value.suggested_filename == named
-        assert download.value.path().read_bytes().startswith(beginning)
-
-
-def test_evicted_translation_is_reported(visit: Visit) -> None:
-    visit.open("#source=de&target=en&text=" + TEXT)
-    visit.refuse("translations/*", status=404, json={"error": "no such translation"})
-    visit.find("#why").click()
-    expect(visit.find("#attention-note")).to_contain_text("The server has forgotten")
-    visit.find("#attention-note button").click()
-    expect(visit.find("#heat-map")).to_be_visible()
+    assert "→" in (rows.first.get_attribute("aria-label") or "")
 
 
 def test_alternative_has_its_own_attention(visit: Visit) -> None:
@@ -263,7 +220,7 @@ def test_alternative_has_its_own_attention(visit: Visit) -> None:
     assert json.loads(download.value.path().read_bytes())["maps"][0]["weights"][0][-1] == value
 
 
-def test_panel_opened_over_text_never_says_that_there_is_none(visit: Visit) -> None:
+def test_panel_never_says_that_there_is_no_text_and_shows_loading_maps(visit: Visit) -> None:
     held = []
     visit.page.route("**/languages", lambda route: held.append(route), times=1)
     visit.page.goto(f"{visit.address}#source=de&target=en&text={TEXT}")
@@ -273,18 +230,23 @@ def test_panel_opened_over_text_never_says_that_there_is_none(visit: Visit) -> N
     expect(visit.find("#attention-note")).not_to_contain_text("Type something")
     held[0].continue_()
     expect(visit.find("#heat-map")).to_be_visible()
-
-
-def test_loading_map_is_shown_as_loading(visit: Visit) -> None:
-    visit.explain()
-    held = []
+    expect(visit.find("#attention-body")).to_have_attribute("aria-busy", "false")
     visit.page.route("**/attention?*", lambda route: held.append(route), times=1)
     visit.find("#layer").select_option("0")
     expect(visit.find("#heat-value")).to_have_text("Loading…")
     expect(visit.find("#heat-map")).to_have_attribute("aria-busy", "true")
-    held[0].continue_()
+    held[1].continue_()
     expect(visit.find("#heat-map")).to_have_attribute("data-layer", "0")
     expect(visit.find("#heat-value")).to_be_empty()
+
+
+def test_evicted_translation_is_reported(visit: Visit) -> None:
+    visit.open("#source=de&target=en&text=" + TEXT)
+    visit.refuse("translations/*", status=404, json={"error": "no such translation"})
+    visit.find("#why").click()
+    expect(visit.find("#attention-note")).to_contain_text("The server has forgotten")
+    visit.find("#attention-note button").click()
+    expect(visit.find("#heat-map")).to_be_visible()
 
 
 def test_all_heads_are_drawn_on_one_scale(visit: Visit) -> None:
@@ -308,13 +270,20 @@ def test_all_heads_are_drawn_on_one_scale(visit: Visit) -> None:
     assert ordered[0] > ordered[-1]
 
 
-def test_words_stay_in_sight_below_the_pointer(visitor: Any) -> None:
+def test_each_sentence_can_be_selected_and_its_words_stay_in_sight(visitor: Any) -> None:
     visit = visitor(viewport={"width": 1280, "height": 720})
-    visit.explain()
+    visit.explain(TWO_SENTENCES)
+    expect(visit.find("#sentence option")).to_have_count(2)
+    first = visit.find("#source-words").inner_text()
+    visit.find("#sentence").select_option("1")
+    expect(visit.find("#source-words")).not_to_have_text(first)
+    expect(visit.find("#source-words .word")).to_have_text(
+        [word["text"] for word in shown_alignment(visit, 1)["source_words"]]
+    )
     visit.find("#heat-map .heat-rows span").last.scroll_into_view_if_needed()
     visit.find("#heat-map .heat-rows span").last.hover()
-    expect(visit.find("#source-words")).to_be_in_viewport(ratio=1)
-    expect(visit.find("#target-words")).to_be_in_viewport(ratio=1)
+    for words in ("#source-words", "#target-words"):
+        expect(visit.find(words)).to_be_in_viewport(ratio=1)
 
 
 def test_cells_stay_below_the_labels_on_a_phone(visitor: Any) -> None:
@@ -352,8 +321,3 @@ def test_pieces_are_mapped_to_words_for_any_tokenization(visit: Visit) -> None:
         }"""
     )
     assert owners == [-1, 0, 1, 1, -1, 2, 2, 3, 4, -1, 4, 5, -1]
-
-
-def test_tag_of_the_language_to_write_is_shown_as_such(visit: Visit) -> None:
-    visit.explain()
-    expect(visit.find("#heat-map .heat-columns span").first).to_have_text("→ en")

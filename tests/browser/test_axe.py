@@ -62,11 +62,12 @@ def test_axe_finds_nothing_serious(visitor: Visitor, axe: str, options: dict[str
     visit.find("#numbers-button").click()
     expect(visit.find("#heads .head").first).to_be_visible()
     expect(visit.find("#attention-body")).to_have_attribute("aria-busy", "false")
+    visit.find("#target-words .word").nth(1).hover()
     assert serious(visit, axe) == []
-    visit.find("input[name=view][value=lines]").locator("..").click()
+    visit.show("lines")
     expect(visit.find("#lines")).to_be_visible()
     assert serious(visit, axe) == []
-    visit.find("input[name=view][value=search]").locator("..").click()
+    visit.show("search")
     expect(visit.find("#tree .node").first).to_be_visible()
     assert serious(visit, axe) == []
     visit.find("#target-text").press("Alt+ArrowDown")

@@ -53,11 +53,21 @@ def test_term_is_written_at_once_and_after_a_reload_until_it_is_removed(visit: V
     expect(field(visit, 0, "source")).to_have_value("Hund")
     visit.page.get_by_label("Remove Hund").click()
     expect(target).to_contain_text("dog")
+    visit.refuse("translate", status=400, json={"error": "a glossary needs another model"})
+    write(visit, 0, "Hund", "puppy")
+    expect(visit.find("#glossary-problem")).to_contain_text("a glossary needs another model")
 
 
 def test_terms_are_of_one_pair_and_of_the_language_that_is_detected(visit: Visit) -> None:
     edit_terms(visit)
     write(visit, 0, "Hund", "puppy")
+    write(visit, 1, "Hund", "hound")
+    field(visit, 2, "source").fill("alt")
+    expect(visit.find("#glossary-problem")).to_contain_text("Hund")
+    expect(field(visit, 1, "source")).to_have_attribute("aria-invalid", "true")
+    expect(visit.find("#target-text")).to_contain_text("puppy is old")
+    visit.page.get_by_label("Remove alt").click()
+    visit.page.get_by_label("Remove Hund").last.click()
     visit.find("#glossary-close").click()
     visit.find("#source-language").select_option("auto")
     expect(visit.find("#target-text")).to_contain_text("puppy")
@@ -81,42 +91,25 @@ def test_keyboard_edits_terms_and_escape_closes(visit: Visit) -> None:
     expect(visit.find("#target-text")).to_contain_text("puppy")
 
 
-def test_repeated_and_unfinished_terms_are_named_and_not_sent(visit: Visit) -> None:
-    edit_terms(visit)
-    write(visit, 0, "Hund", "puppy")
-    write(visit, 1, "Hund", "hound")
-    field(visit, 2, "source").fill("alt")
-    expect(visit.find("#glossary-problem")).to_contain_text("Hund")
-    expect(field(visit, 1, "source")).to_have_attribute("aria-invalid", "true")
-    expect(visit.find("#target-text")).to_contain_text("puppy is old")
-
-
-@pytest.mark.parametrize(
-    ("name", "content"),
-    [
-        ("terms.tsv", "Hund\tpuppy\r\nalt\tvery old\r\n"),
-        ("terms.csv", '\ufeffHund,puppy\nalt,"very old"\n'),
-    ],
-)
-def test_file_becomes_terms_and_terms_become_a_file(
-    visit: Visit, tmp_path: Path, name: str, content: str
+def test_files_and_pasted_tables_become_terms_and_terms_become_a_file(
+    visit: Visit, tmp_path: Path
 ) -> None:
     edit_terms(visit)
-    given = tmp_path / name
-    given.write_text(content + "ohne\n", encoding="utf-8")
-    visit.find("#glossary-file").set_input_files(given)
-    expect(visit.find("#target-text")).to_contain_text("puppy is very old")
-    expect(visit.find("#glossary-problem")).to_contain_text("3")
-    with visit.page.expect_download() as download:
-        visit.find("#glossary-save").click()
-    assert download.value.suggested_filename == "glossary.de-en.tsv"
-    assert download.value.path().read_text(encoding="utf-8") == "Hund\tpuppy\nalt\tvery old\n"
-    visit.find("#glossary-clear").click()
-    expect(visit.find("#target-text")).to_contain_text("dog")
-
-
-def test_pasted_table_becomes_terms(visit: Visit) -> None:
-    edit_terms(visit)
+    for name, content in (
+        ("terms.tsv", "Hund\tpuppy\r\nalt\tvery old\r\n"),
+        ("terms.csv", '\ufeffHund,puppy\nalt,"very old"\n'),
+    ):
+        given = tmp_path / name
+        given.write_text(content + "ohne\n", encoding="utf-8")
+        visit.find("#glossary-file").set_input_files(given)
+        expect(visit.find("#target-text")).to_contain_text("puppy is very old")
+        expect(visit.find("#glossary-problem")).to_contain_text("3")
+        with visit.page.expect_download() as download:
+            visit.find("#glossary-save").click()
+        assert download.value.suggested_filename == "glossary.de-en.tsv"
+        assert download.value.path().read_text(encoding="utf-8") == "Hund\tpuppy\nalt\tvery old\n"
+        visit.find("#glossary-clear").click()
+        expect(visit.find("#target-text")).to_contain_text("dog")
     field(visit, 0, "source").evaluate(
         """(field) => {
             const data = new DataTransfer();
@@ -127,13 +120,6 @@ def test_pasted_table_becomes_terms(visit: Visit) -> None:
     )
     expect(visit.find("#target-text")).to_contain_text("puppy is very old")
     expect(visit.find("#glossary-rows tr")).to_have_count(3)
-
-
-def test_refusal_of_the_server_is_shown_in_the_dialog(visit: Visit) -> None:
-    edit_terms(visit)
-    visit.refuse("translate", status=400, json={"error": "a glossary needs another model"})
-    write(visit, 0, "Hund", "puppy")
-    expect(visit.find("#glossary-problem")).to_contain_text("a glossary needs another model")
 
 
 def test_typing_into_the_translation_keeps_the_terms_of_what_follows(visit: Visit) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.browser.support import TEXT, Visit, sync_api
@@ -11,7 +13,7 @@ pytestmark = pytest.mark.slow
 START = "#source=de&target=en&text="
 
 
-def error(message: str, **headers: str) -> dict[str, object]:
+def error(message: str, **headers: str) -> dict[str, Any]:
     return {"json": {"error": message}, "headers": headers}
 
 
@@ -37,21 +39,43 @@ def test_busy_server_shows_a_countdown_and_is_retried(
     expect(visit.find("#target-text")).not_to_be_empty()
 
 
-def test_busy_server_can_be_retried_at_once(visit: Visit) -> None:
-    visit.open(START)
-    visit.refuse("translate", status=503, **error("full", **{"retry-after": "3600"}))
-    visit.find("#source-text").fill(TEXT)
-    visit.find("#problem button").click()
+def test_refusal_is_shown_and_can_be_retried_where_that_helps(visit: Visit) -> None:
+    refusals: list[tuple[dict[str, Any] | None, str, str]] = [
+        ({"status": 503, **error("full", **{"retry-after": "3600"})}, "server is busy", "Full."),
+        (
+            {"status": 413, **error("sentence has 900 tokens")},
+            "more text than this server takes",
+            "Sentence has 900 tokens.",
+        ),
+        (None, "The server cannot be reached.", ""),
+    ]
+    for answer, message, reason in refusals:
+        visit.open(START)
+        if answer is None:
+            visit.page.route("**/translate", lambda route: route.abort(), times=1)
+            visit.forgive("ERR_FAILED")
+        else:
+            visit.refuse("translate", **answer)
+        visit.find("#source-text").fill(TEXT)
+        expect(visit.find("#problem")).to_contain_text(message)
+        expect(visit.find("#problem")).to_contain_text(reason)
+        if answer is not None and answer["status"] == 413:
+            expect(visit.find("#problem button")).to_have_count(0)
+        else:
+            visit.find("#problem button").click()
+            expect(visit.find("#target-text")).not_to_be_empty()
+        visit.find("#source-text").fill("")
+
+
+def test_page_opened_before_the_server_is_ready_recovers_and_cuts_are_noticed(
+    visit: Visit,
+) -> None:
+    visit.refuse("languages", status=503, **error("no model yet", **{"retry-after": "1"}))
+    visit.open(START + TEXT)
     expect(visit.find("#target-text")).not_to_be_empty()
-
-
-def test_oversized_text_shows_the_servers_message(visit: Visit) -> None:
-    visit.open(START)
-    visit.refuse("translate", status=413, **error("sentence has 900 tokens"))
-    visit.find("#source-text").fill(TEXT)
-    expect(visit.find("#problem")).to_contain_text("more text than this server takes")
-    expect(visit.find("#problem")).to_contain_text("Sentence has 900 tokens.")
-    expect(visit.find("#problem button")).to_have_count(0)
+    visit.refuse("translate", json={"translatedText": "A", "model": "m", "truncated": True})
+    visit.find("#source-text").fill("Ein Hund.")
+    expect(visit.find("#hint")).to_contain_text("its translation was cut")
 
 
 def test_text_beyond_the_limit_is_reported_while_typing(visit: Visit) -> None:
@@ -62,22 +86,6 @@ def test_text_beyond_the_limit_is_reported_while_typing(visit: Visit) -> None:
     expect(visit.find("#problem")).to_contain_text("At most 10 characters")
     expect(visit.find("#count")).to_have_text(f"{len(TEXT)} characters of 10")
     assert not visit.requests_to("/translate")
-
-
-def test_unreachable_server_can_be_retried(visit: Visit) -> None:
-    visit.open(START)
-    visit.page.route("**/translate", lambda route: route.abort(), times=1)
-    visit.find("#source-text").fill(TEXT)
-    expect(visit.find("#problem")).to_contain_text("The server cannot be reached.")
-    visit.find("#problem button").click()
-    expect(visit.find("#target-text")).not_to_be_empty()
-    visit.forgive("ERR_FAILED")
-
-
-def test_page_opened_before_the_server_is_ready_recovers(visit: Visit) -> None:
-    visit.refuse("languages", status=503, **error("no model yet", **{"retry-after": "1"}))
-    visit.open(START + TEXT)
-    expect(visit.find("#target-text")).not_to_be_empty()
 
 
 def test_wrong_key_is_reported_and_can_be_corrected(visit: Visit) -> None:
@@ -127,7 +135,7 @@ def test_key_prompt_leaves_the_focus_in_a_text_that_is_being_written(visit: Visi
     expect(visit.find("#key-value")).to_have_value("")
 
 
-def test_undetectable_text_leaves_nothing_of_the_former_translation(visit: Visit) -> None:
+def test_undetectable_texts_and_unknown_languages_are_said_to_be_so(visit: Visit) -> None:
     visit.open("#source=auto&target=en&text=" + TEXT)
     expect(visit.find("#detected")).to_contain_text("sure")
     visit.find("#source-text").fill("مرحبا بالعالم كيف حالك")
@@ -138,25 +146,11 @@ def test_undetectable_text_leaves_nothing_of_the_former_translation(visit: Visit
     expect(visit.find("#copy")).to_be_hidden()
     expect(visit.find("#alternatives")).to_be_hidden()
     visit.forgive("400")
-
-
-@pytest.mark.parametrize("text", ["12345", "https://example.org/a"])
-def test_text_without_a_language_is_said_to_be_in_none(visit: Visit, text: str) -> None:
-    visit.open("#source=auto&target=en&text=")
-    visit.find("#source-text").fill(text)
-    expect(visit.find("#target-text")).to_have_text(text)
-    expect(visit.find("#hint")).to_be_hidden()
-    expect(visit.find("#detected")).to_be_empty()
-
-
-def test_cut_translation_is_a_notice(visit: Visit) -> None:
-    visit.open(START)
-    visit.refuse("translate", json={"translatedText": "A", "model": "m", "truncated": True})
-    visit.find("#source-text").fill(TEXT)
-    expect(visit.find("#hint")).to_contain_text("its translation was cut")
-
-
-def test_unknown_languages_of_a_link_are_named(visit: Visit) -> None:
+    for text in ("12345", "https://example.org/a"):
+        visit.find("#source-text").fill(text)
+        expect(visit.find("#target-text")).to_have_text(text)
+        expect(visit.find("#hint")).to_be_hidden()
+        expect(visit.find("#detected")).to_be_empty()
     visit.open("#source=tlh&target=en&text=" + TEXT)
     expect(visit.find("#hint")).to_contain_text("does not translate: tlh")
     visit.find("#source-text").press_sequentially("!")

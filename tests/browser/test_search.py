@@ -31,9 +31,21 @@ def path_of(search: Search) -> list[Candidate]:
     return path
 
 
-def test_slider_shows_the_tree_step_by_step(visit: Visit) -> None:
+def test_path_of_the_winner_is_marked_and_the_slider_shows_the_tree_by_steps(visit: Visit) -> None:
     search = visit.show_search()
     expect(visit.find("#maps")).to_be_hidden()
+    path = path_of(search)
+    ids = visit.find("#tree .node.wins").evaluate_all("all => all.map((e) => +e.dataset.id)")
+    assert ids == [each["id"] for each in path]
+    assert "".join(each["piece"] for each in path).replace("▁", " ").removesuffix("</s>") == (
+        " " + visit.find("#target-text").inner_text()
+    )
+    assert visit.find("#tree .node").nth(0).inner_text() == path[0]["piece"].lstrip("▁")
+    expect(visit.find("#tree path.wins")).to_have_count(len(path) - 1)
+    named = visit.find("#tree .node").evaluate_all(
+        "all => all.filter((e) => e.ariaLabel.includes('way to the translation')).length"
+    )
+    assert named == len(path)
     slider, sizes = (
         visit.find("#search-step"),
         [len(each["candidates"]) for each in search["steps"]],
@@ -59,23 +71,6 @@ def test_slider_shows_the_tree_step_by_step(visit: Visit) -> None:
     expect(visit.find("#tree .node:visible")).to_have_count(sum(sizes))
 
 
-def test_path_of_the_winner_is_marked(visit: Visit) -> None:
-    search = visit.show_search()
-    path = path_of(search)
-    winners = visit.find("#tree .node.wins")
-    ids = winners.evaluate_all("all => all.map((e) => Number(e.dataset.id))")
-    assert ids == [each["id"] for each in path]
-    assert "".join(each["piece"] for each in path).replace("▁", " ").removesuffix("</s>") == (
-        " " + visit.find("#target-text").inner_text()
-    )
-    assert visit.find("#tree .node").nth(0).inner_text() == path[0]["piece"].lstrip("▁")
-    expect(visit.find("#tree path.wins")).to_have_count(len(path) - 1)
-    named = visit.find("#tree .node").evaluate_all(
-        "all => all.filter((e) => e.ariaLabel.includes('way to the translation')).length"
-    )
-    assert named == len(path)
-
-
 def of_fate(fate: str) -> Callable[[Search], Candidate]:
     return lambda search: next(each for each in candidates_of(search) if each["fate"] == fate)
 
@@ -96,31 +91,36 @@ def kept_to_the_end(search: Search) -> Candidate:
     return next(each for each in last if each["fate"] == "kept")
 
 
-ENDS: dict[str, tuple[Callable[[Search], Candidate], str]] = {
-    "continued": (of_fate("kept"), "Kept, and continued in the next step. This is on the way"),
-    "overtaken": (overtaken, "Kept, but other candidates overtook all its continuations."),
-    "pruned": (of_fate("pruned"), "Pruned: 4 candidates of this step are better, the last of them"),
-    "finished": (of_fate("finished"), "Finished: the sentence ends here, with the score −"),
-    "dropped": (of_fate("dropped"), "Dropped: only the best candidates"),
-    "kept": (kept_to_the_end, "Kept until the search ended."),
-}
+ENDS: list[tuple[Callable[[Search], Candidate], str]] = [
+    (of_fate("kept"), "Kept, and continued in the next step. This is on the way"),
+    (overtaken, "Kept, but other candidates overtook all its continuations."),
+    (of_fate("pruned"), "Pruned: 4 candidates of this step are better, the last of them"),
+    (of_fate("finished"), "Finished: the sentence ends here, with the score −"),
+    (of_fate("dropped"), "Dropped: only the best candidates"),
+    (kept_to_the_end, "Kept until the search ended."),
+]
 
 
-@pytest.mark.parametrize("end", ENDS)
-def test_end_of_a_branch_is_explained_on_hover_and_focus(visit: Visit, end: str) -> None:
+def test_end_of_a_branch_is_explained_on_hover_and_focus(visit: Visit) -> None:
     search = visit.show_search()
-    find, words = ENDS[end]
-    candidate = find(search)
-    node = visit.find(f"#tree .node[data-id='{candidate['id']}']")
     caption = visit.find("#search-caption")
-    node.hover()
-    expect(caption).to_contain_text(words)
-    expect(caption).to_contain_text(f"score {candidate['score']:.2f}.".replace("-", "−"))
-    visit.page.mouse.move(0, 0)
-    expect(caption).to_be_empty()
-    node.focus()
-    expect(caption).to_contain_text(words)
-    expect(node).to_have_accessible_name(caption.inner_text())
+    for find, words in ENDS:
+        candidate = find(search)
+        node = visit.find(f"#tree .node[data-id='{candidate['id']}']")
+        node.hover()
+        expect(caption).to_contain_text(words)
+        expect(caption).to_contain_text(f"score {candidate['score']:.2f}.".replace("-", "−"))
+        visit.page.mouse.move(0, 0)
+        expect(caption).to_be_empty()
+        node.focus()
+        expect(caption).to_contain_text(words)
+        expect(node).to_have_accessible_name(caption.inner_text())
+        node.blur()
+    for format, beginning in (("svg", b"<?xml"), ("png", b"\x89PNG"), ("json", b"{")):
+        with visit.page.expect_download() as download:
+            visit.find(f"#search-{format}").click()
+        assert download.value.suggested_filename == f"search.{format}"
+        assert Path(download.value.path()).read_bytes().startswith(beginning)
 
 
 def test_arrow_keys_walk_through_the_tree(visit: Visit) -> None:
@@ -144,17 +144,6 @@ def test_arrow_keys_walk_through_the_tree(visit: Visit) -> None:
         expect(visit.find(f"#tree .node[data-id='{identity}']")).to_be_focused()
 
 
-@pytest.mark.parametrize(
-    ("format", "beginning"), [("svg", b"<?xml"), ("png", b"\x89PNG"), ("json", b"{")]
-)
-def test_search_can_be_downloaded(visit: Visit, format: str, beginning: bytes) -> None:
-    visit.show_search()
-    with visit.page.expect_download() as download:
-        visit.find(f"#search-{format}").click()
-    assert download.value.suggested_filename == f"search.{format}"
-    assert Path(download.value.path()).read_bytes().startswith(beginning)
-
-
 def test_search_that_found_another_translation_is_marked(visit: Visit) -> None:
     def other(route: Any) -> None:
         response = route.fetch()
@@ -170,25 +159,18 @@ def test_search_that_found_another_translation_is_marked(visit: Visit) -> None:
     expect(visit.find("#search-caption")).to_have_text(note)
 
 
-def test_search_of_another_sentence_is_shown_when_it_is_chosen(visit: Visit) -> None:
-    visit.show_search(f"{TEXT} Zwei Hunde.")
+def test_search_of_another_sentence_and_reasons_for_none_are_shown(visit: Visit) -> None:
+    visit.refuse("search?*", status=503, json={"error": "the server is full"})
+    visit.explain(f"{TEXT} Zwei Hunde.")
+    visit.show("search")
+    expect(visit.find("#search-caption")).to_have_text("the server is full")
+    expect(visit.find("#tree")).to_be_hidden()
+    visit.show("map")
+    expect(visit.find("#heat-map")).to_be_visible()
+    visit.show("search")
     visit.find("#sentence").select_option("1")
     expect(visit.find("#tree .node").first).to_have_text("Two")
     expect(visit.find("#search-step-name")).to_have_text("Step 5 of 5")
-
-
-def test_refusal_of_the_search_is_shown_in_its_place(visit: Visit) -> None:
-    visit.refuse("search?*", status=503, json={"error": "the server is full"})
-    visit.explain()
-    visit.find("input[name=view][value=search]").locator("..").click()
-    expect(visit.find("#search-caption")).to_have_text("the server is full")
-    expect(visit.find("#tree")).to_be_hidden()
-    visit.find("input[name=view][value=map]").locator("..").click()
-    expect(visit.find("#heat-map")).to_be_visible()
-
-
-def test_changed_translation_has_no_search(visit: Visit) -> None:
-    visit.show_search()
     visit.find("#alternatives summary").click()
     visit.find("#alternative-list button").first.click()
     expect(visit.find("#search-caption")).to_contain_text("A changed translation has no search")

@@ -38,17 +38,13 @@ def test_sentence_under_the_pointer_is_marked_in_both_texts(visit: Visit) -> Non
     expect(visit.find("#sentence")).to_have_value("1")
 
 
-def test_sentence_at_the_caret_is_chosen(visit: Visit) -> None:
-    visit.explain(TWO_SENTENCES)
-    visit.find("#target-text").press("Control+End")
-    expect(visit.find("#sentence")).to_have_value("1")
-    visit.find("#source-text").press("Control+Home")
-    expect(visit.find("#sentence")).to_have_value("0")
-
-
-def test_edited_sentence_stays_chosen(visit: Visit) -> None:
+def test_sentence_at_the_caret_is_chosen_and_stays_so_when_edited(visit: Visit) -> None:
     visit.explain(TWO_SENTENCES)
     source = visit.find("#source-text")
+    visit.find("#target-text").press("Control+End")
+    expect(visit.find("#sentence")).to_have_value("1")
+    source.press("Control+Home")
+    expect(visit.find("#sentence")).to_have_value("0")
     source.focus()
     visit.page.keyboard.press("Control+Home")
     visit.page.keyboard.type("Ein Kind lacht. ")
@@ -110,14 +106,8 @@ def test_translation_changed_before_its_sentences_are_known_has_a_map_of_each(vi
     visit.page.wait_for_timeout(300)
     held[0].continue_()
     expect(visit.find("#sentence option")).to_have_count(2)
-
-
-def test_sentences_within_which_a_translation_is_changed_are_read_as_one(visit: Visit) -> None:
-    before = visit.translated(TWO_SENTENCES)
-    with visit.page.expect_response("**/translations/*"):
-        visit.find("#target-text").focus()
+    # Sentences within which it is changed are read as one.
     visit.find("#target-text").fill(before.replace(". A ", ", and a "))
-    visit.find("#why").click()
     expect(visit.find("#source-words")).to_have_text(TWO_SENTENCES)
 
 

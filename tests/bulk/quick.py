@@ -22,8 +22,7 @@ from service.commands import translate
 from service.loading.loader import ModelObserver
 from service.runtime.backend import Candidates, EncodeBatch, Limits, StepBatch
 from service.settings import Settings
-from tests.support.scripted import ScriptedBackend
-from tests.support.shouting import Both, make_model, shouting
+from tests.support.toy import Both, ScriptedBackend, make_model, shouting
 
 _FIRST = 4
 _WORDS = 1 << 14

@@ -21,8 +21,14 @@ from service.text.types import LanguagePair
 from service.translation.admission import Admission
 from service.translation.decoding import NO_OVERRIDES, DecodingOverrides
 from service.translation.local_translator import LocalTranslator
-from tests.support.scripted import ScriptedBackend
-from tests.support.shouting import make_limits, make_manifest, make_model, put_bundle, shouting
+from tests.support.toy import (
+    ScriptedBackend,
+    make_limits,
+    make_manifest,
+    make_model,
+    put_bundle,
+    shouting,
+)
 
 PAIR = LanguagePair("de", "en")
 

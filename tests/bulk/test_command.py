@@ -11,7 +11,7 @@ from service import cli
 from service.bulk.output import ResumableFile
 from service.bulk.reading import BlockSize
 from service.commands import translate as command
-from tests.support.shouting import put_bundle
+from tests.support.toy import put_bundle
 
 
 @pytest.fixture

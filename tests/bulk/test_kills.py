@@ -16,7 +16,7 @@ import pytest
 from models.bundle.bundle import Bundle
 from tests.bulk.quick import translated
 from tests.support.programs import ROOT
-from tests.support.shouting import put_bundle
+from tests.support.toy import put_bundle
 
 BUNDLE = ROOT / "bundles" / "general-de-en"
 

@@ -18,7 +18,7 @@ import pytest
 
 import dragoman
 from dragoman.errors import DragomanError
-from tests.test_api_documentation import fits
+from tests.support.fitting import fits
 
 PAGE = Path(__file__).parents[2] / "docs" / "client.md"
 DOCUMENTED = "http://127.0.0.1:8000"

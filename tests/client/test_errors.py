@@ -65,6 +65,8 @@ def test_each_error_status_raises_its_class_with_service_message(
     assert caught.value.status == status
     assert caught.value.request_id == "r-1"
     assert caught.value.retry_after == 7.0
+    # Statuses that pass are retried; see test_retrying.
+    assert len(service.requests) == 1
 
 
 @pytest.mark.parametrize(

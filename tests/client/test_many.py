@@ -98,25 +98,9 @@ def test_async_iterable_of_texts_is_accepted() -> None:
 
 def test_error_ends_translate_many(kind: Kind) -> None:
     service = Service([refused(400, "no such language")] * 9)
+    many = {"target": "xx", "texts_per_request": 1}
     with pytest.raises(RequestRefused, match="no such language"):
-        ask(
-            kind,
-            service,
-            lambda client: read_many(client, ["a"] * 9, target="xx", texts_per_request=1),
-        )
-
-
-@pytest.mark.parametrize(
-    "size", [{"concurrency": 0}, {"texts_per_request": 0}, {"characters_per_request": 0}]
-)
-def test_invalid_sizes_are_refused_before_iteration(kind: Kind, size: dict[str, int]) -> None:
-    with pytest.raises(ValueError, match="at least"):
-        ask(kind, shout, lambda client: client.translate_many([], target="en", **size))
-
-
-def test_single_string_is_refused(kind: Kind) -> None:
-    with pytest.raises(TypeError, match="many texts"):
-        ask(kind, shout, lambda client: client.translate_many("Ein Hund.", target="en"))
+        ask(kind, service, lambda client: read_many(client, ["a"] * 9, **many))
 
 
 def test_requests_run_concurrently() -> None:
@@ -127,13 +111,8 @@ def test_requests_run_concurrently() -> None:
         together.wait()
         return shout(request)
 
-    found = ask(
-        "sync",
-        service,
-        lambda client: read_many(
-            client, [*"abcdef"], target="en", texts_per_request=1, concurrency=3
-        ),
-    )
+    many = {"target": "en", "texts_per_request": 1, "concurrency": 3}
+    found = ask("sync", service, lambda client: read_many(client, [*"abcdef"], **many))
     assert [each.text for each in found] == [*"ABCDEF"]
 
 

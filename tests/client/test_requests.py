@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from dragoman import (
     Client,
     Confidence,
     Detection,
+    Retries,
     SentenceConfidence,
     Timings,
     TranslateOptions,
@@ -23,7 +25,7 @@ from dragoman import (
     WordConfidence,
 )
 from service.api.libretranslate.translate import TranslateParameters
-from tests.client.support import Kind, Service, ask, ok
+from tests.client.support import Kind, Service, ask, ok, translate
 
 OF_FIELDS = {"q", "source", "target", "api_key", "stream"}
 """Fields of the service that the client sets by other means."""
@@ -49,7 +51,7 @@ def test_translate_sends_documented_request(kind: Kind) -> None:
 @pytest.mark.parametrize("wanted", [False, True])
 def test_score_has_the_confidence_of_words_if_requested(kind: Kind, wanted: bool) -> None:
     answer: dict[str, Any] = {"log_prob": -0.5, "score": -0.25, "perplexity": 1.3, "tokens": []}
-    word = {"text": "Hi", "start": 0, "end": 2, "probability": 0.5, "entropy": 0.7}
+    word: dict[str, Any] = {"text": "Hi", "start": 0, "end": 2, "probability": 0.5, "entropy": 0.7}
     if wanted:
         answer["confidence"] = {"words": [word], "mean": 0.5, "lowest": 0.5}
     service = Service([httpx.Response(200, json={"scores": [answer]})])
@@ -113,58 +115,51 @@ def test_client_options_match_service_options() -> None:
     )
 
 
-def test_misspelt_option_is_refused_before_a_request_is_sent(kind: Kind) -> None:
-    service = Service([])
-    for question in (
-        lambda client: client.translate("Hund", target="en", beam=1),
-        lambda client: client.stream("Hund", target="en", beam=1),
-        lambda client: client.translate_many(["Hund"], target="en", beam=1),
-    ):
-        with pytest.raises(TypeError, match="no option 'beam'"):
-            ask(kind, service, question)
+def test_calls_that_cannot_be_right_are_refused_before_a_request_is_sent(kind: Kind) -> None:
+    calls: list[tuple[type[Exception], str, Callable[[Any], Any]]] = [
+        (TypeError, "no option 'beam'", lambda c: c.translate("Hund", target="en", beam=1)),
+        (TypeError, "no option 'beam'", lambda c: c.stream("Hund", target="en", beam=1)),
+        (TypeError, "no option 'beam'", lambda c: c.translate_many([], target="en", beam=1)),
+        (TypeError, "many texts", lambda c: c.translate_many("Ein Hund.", target="en")),
+        *(
+            (ValueError, "at least", lambda c, s=size: c.translate_many([], target="en", **{s: 0}))
+            for size in ("concurrency", "texts_per_request", "characters_per_request")
+        ),
+        (ValueError, "no text", lambda c: c.translate([], target="en")),
+        (ValueError, "JSON", lambda c: c.translate("a", target="en", patience=float("nan"))),
+        (ValueError, "name is missing", lambda c: c.translate_file(b"x", target="en")),
+    ]
+    for error, message, call in calls:
+        with pytest.raises(error, match=message):
+            ask(kind, Service([]), call)
 
 
-def test_empty_list_and_nan_are_refused(kind: Kind) -> None:
-    with pytest.raises(ValueError, match="no text"):
-        ask(kind, Service([]), lambda client: client.translate([], target="en"))
-    with pytest.raises(ValueError, match="JSON compliant"):
-        ask(
-            kind,
-            Service([]),
-            lambda client: client.translate("a", target="en", patience=float("nan")),
-        )
+@pytest.mark.parametrize("client", [Client, AsyncClient])
+def test_invalid_settings_are_refused(client: Any) -> None:
+    for url in ("127.0.0.1:8000", "ftp://host", "http://", "http://host?x=1", "http://host:port"):
+        with pytest.raises(ValueError, match="address"):
+            client(url)
+    for timeout in (0, -1, float("inf"), float("nan")):
+        with pytest.raises(ValueError, match="timeout"):
+            client(timeout=timeout)
+    negative: list[dict[str, Any]] = [{"limit": -1}, {"base": -0.5}, {"longest": -1}]
+    for wrong in negative:
+        with pytest.raises(ValueError, match="negative"):
+            Retries(**wrong)
+    with pytest.raises(ValueError, match="API key") as caught:
+        client(api_key="sécret\n")
+    assert "cret" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
     "text", ["Straße\u2028🐕", "half a character: \ud83d", 'a "quoted" \\ text']
 )
-def test_any_text_arrives_unchanged(kind: Kind, text: str) -> None:
-    service = Service([ok()])
-    ask(kind, service, lambda client: client.translate(text, target="en"))
-    assert service.bodies[0]["q"] == text
-
-
-@pytest.mark.parametrize("url", ["http://host/mt", "http://host/mt/"])
-def test_url_may_have_a_path(kind: Kind, url: str) -> None:
-    service = Service([ok()])
-    ask(kind, service, lambda client: client.translate("Hund", target="en"), url=url)
-    assert str(service.requests[0].url) == "http://host/mt/translate"
-
-
-@pytest.mark.parametrize(
-    "url", ["127.0.0.1:8000", "ftp://host", "http://", "http://host?x=1", "http://host:port"]
-)
-def test_invalid_url_is_refused(url: str) -> None:
-    with pytest.raises(ValueError, match="address"):
-        Client(url)
-    with pytest.raises(ValueError, match="address"):
-        AsyncClient(url)
-
-
-def test_invalid_api_key_is_refused_and_not_shown() -> None:
-    with pytest.raises(ValueError, match="API key") as caught:
-        Client(api_key="sécret\n")
-    assert "cret" not in str(caught.value)
+def test_any_text_arrives_unchanged_at_an_address_with_a_path(kind: Kind, text: str) -> None:
+    for url in ("http://host/mt", "http://host/mt/"):
+        service = Service([ok()])
+        ask(kind, service, lambda client: client.translate(text, target="en"), url=url)
+        assert service.bodies[0]["q"] == text
+        assert str(service.requests[0].url) == "http://host/mt/translate"
 
 
 def test_redirections_are_not_followed_with_the_key(kind: Kind) -> None:
@@ -204,11 +199,6 @@ def test_document_is_downloaded_from_the_clients_url(kind: Kind, tmp_path: Path)
         assert b'name="model"\r\n\r\nm' in service.requests[0].content
         fetched = str(service.requests[1].url)
         assert fetched == "http://outside/mt/download_file/1.a%20b.txt"
-
-
-def test_bytes_of_a_document_need_a_name(kind: Kind) -> None:
-    with pytest.raises(ValueError, match="name is missing"):
-        ask(kind, Service([]), lambda client: client.translate_file(b"x", target="en"))
 
 
 def npy(array: Any) -> httpx.Response:
@@ -252,17 +242,9 @@ def test_attention_is_exact_and_labelled(
 
 
 def test_attention_of_translation_without_id_is_refused(kind: Kind) -> None:
-    def question(client: Any) -> Any:
-        if isinstance(client, Client):
-            return client.attention(client.translate("Hund", target="en"))
-
-        async def both() -> Any:
-            return await client.attention(await client.translate("Hund", target="en"))
-
-        return both()
-
+    translation = ask(kind, Service([ok()]), translate)
     with pytest.raises(ValueError, match="attention=True"):
-        ask(kind, Service([ok()]), question)
+        ask(kind, Service([]), lambda client: client.attention(translation))
 
 
 def test_not_ready_is_a_result_and_proxy_503_is_retried(kind: Kind) -> None:
@@ -275,14 +257,13 @@ def test_not_ready_is_a_result_and_proxy_503_is_retried(kind: Kind) -> None:
     assert (readiness.models, readiness.failed) == (("m",), {"b": "bad"})
 
 
-async def _hang(request: httpx.Request) -> httpx.Response:
-    await asyncio.Event().wait()
-    raise AssertionError
-
-
 def test_no_call_of_the_asynchronous_client_outlasts_its_timeout() -> None:
+    async def hang(request: httpx.Request) -> httpx.Response:
+        await asyncio.Event().wait()
+        raise AssertionError
+
     async def talk() -> None:
-        http = httpx.AsyncClient(transport=httpx.MockTransport(_hang))
+        http = httpx.AsyncClient(transport=httpx.MockTransport(hang))
         async with http, AsyncClient(http_client=http, timeout=0.01) as client:
             with pytest.raises(Exception, match=r"0\.01"):
                 await client.translate("Hund", target="en")

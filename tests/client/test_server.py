@@ -7,16 +7,19 @@ import signal
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 
-from dragoman import AccessDenied, AsyncClient, Client, Overloaded, QuotaSpent, Retries, TooLarge
+from dragoman import AccessDenied, AsyncClient, Client, QuotaSpent, Retries
+from tests.support.books import read_books, series
 from tests.support.keys import add_key
 from tests.support.server import Server, running
-from tests.support.shouting import put_bundle
-from tests.support.waiting import wait_until
+from tests.support.toy import put_bundle
+from tests.support.waiting import cancelled, wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -40,19 +43,15 @@ def slow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield server
 
 
-def metrics(server: Server) -> dict[str, float]:
-    lines = httpx.get(server.address + "/metrics").text.splitlines()
-    values = (line.rpartition(" ") for line in lines if not line.startswith("#"))
-    return {name: float(value) for name, _, value in values}
-
-
 def hung_up(server: Server) -> float:
+    books = read_books(httpx.get(server.address + "/metrics").text)
     # The series exists only after its first event.
-    return metrics(server).get('nmt_request_failures_total{reason="disconnect"}', 0.0)
+    return series(books, "nmt_request_failures_total").get(("disconnect",), 0.0)
 
 
 def running_sentences(server: Server) -> float:
-    return metrics(server)['nmt_sentences_running{device="cpu",model="shout-de-en"}']
+    books = read_books(httpx.get(server.address + "/metrics").text)
+    return series(books, "nmt_sentences_running")["cpu", "shout-de-en"]
 
 
 def test_first_parts_arrive_before_all_sentences_are_translated(slow: Server) -> None:
@@ -66,65 +65,49 @@ def test_first_parts_arrive_before_all_sentences_are_translated(slow: Server) ->
         assert "".join(part.text for part in received) == text.upper() == parts.result.text
         assert len(received) > 1
         assert client.attention(parts.result, sentence=5).rows[-2] == "."
+        [leg] = client.legs(parts.result)
+        assert [each.target for each in leg.sentences] == [each.upper() for each in SENTENCES[:6]]
 
 
-def test_closing_a_stream_frees_its_rows(slow: Server) -> None:
+def close_a_stream(client: Client) -> None:
+    with client.stream(SENTENCES, source="de", target="en") as parts:
+        assert next(parts).text == SENTENCES[0].upper()
+
+
+def drop_a_stream(client: Client) -> None:
+    for part in client.stream(SENTENCES, source="de", target="en"):
+        assert part.text == SENTENCES[0].upper()
+        break
+
+
+@pytest.mark.parametrize("leave", [close_a_stream, drop_a_stream])
+def test_leaving_a_stream_frees_its_rows(slow: Server, leave: Callable[[Client], None]) -> None:
     before = hung_up(slow)
     with Client(slow.address) as client:
-        with client.stream(SENTENCES, source="de", target="en") as parts:
-            assert next(parts).text == SENTENCES[0].upper()
+        leave(client)
         wait_until(lambda: hung_up(slow) == before + 1)
         wait_until(lambda: running_sentences(slow) == 0)
 
 
-def test_garbage_collecting_a_stream_frees_its_rows(slow: Server) -> None:
-    before = hung_up(slow)
-    with Client(slow.address) as client:
-        for part in client.stream(SENTENCES, source="de", target="en"):
-            assert part.text == SENTENCES[0].upper()
-            break
-        wait_until(lambda: hung_up(slow) == before + 1)
-        wait_until(lambda: running_sentences(slow) == 0)
+async def test_cancelled_calls_free_their_rows(slow: Server) -> None:
+    def left(before: float) -> bool:
+        return hung_up(slow) > before
 
-
-async def leaving(client: AsyncClient, server: Server) -> None:
-    async with client.stream(SENTENCES, source="de", target="en") as parts:
-        assert (await anext(parts)).text == SENTENCES[0].upper()
-
-
-async def cancelling(client: AsyncClient, server: Server) -> None:
-    call = asyncio.create_task(client.translate(SENTENCES, source="de", target="en"))
-    await asyncio.to_thread(wait_until, lambda: running_sentences(server) > 0)
-    call.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await call
-
-
-async def stopping_many(client: AsyncClient, server: Server) -> None:
-    many = client.translate_many(SENTENCES, source="de", target="en", texts_per_request=24)
-    first = asyncio.ensure_future(anext(many))
-    await asyncio.to_thread(wait_until, lambda: running_sentences(server) > 0)
-    first.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await first
-
-
-@pytest.mark.parametrize("leave", [leaving, cancelling, stopping_many])
-async def test_cancelling_requests_frees_their_rows(
-    slow: Server, leave: Callable[[AsyncClient, Server], Awaitable[None]]
-) -> None:
-    before = hung_up(slow)
+    pair: Any = {"source": "de", "target": "en"}
     async with AsyncClient(slow.address) as client:
-        await leave(client, slow)
-        await asyncio.to_thread(wait_until, lambda: hung_up(slow) > before)
-        await asyncio.to_thread(wait_until, lambda: running_sentences(slow) == 0)
-        again = await client.translate("Noch da?", source="de", target="en")
-        assert again.text == "NOCH DA?"
-
-
-def test_too_large_text_raises_too_large(slow: Server) -> None:
-    with Client(slow.address) as client, pytest.raises(TooLarge, match="tokens"):
-        client.translate("a" * 2000, source="de", target="en")
+        calls: list[Awaitable[Any]] = [
+            client.translate(SENTENCES, **pair),
+            anext(client.translate_many(SENTENCES, **pair, texts_per_request=24)),
+            anext(aiter(client.stream(SENTENCES * 2, **pair))),
+        ]
+        for begun in calls:
+            before = hung_up(slow)
+            call = asyncio.ensure_future(begun)
+            await asyncio.to_thread(wait_until, lambda: running_sentences(slow) > 0)
+            await cancelled(call)
+            await asyncio.to_thread(wait_until, partial(left, before))
+            await asyncio.to_thread(wait_until, lambda: running_sentences(slow) == 0)
+        assert (await client.translate("Noch da?", **pair)).text == "NOCH DA?"
 
 
 def test_valid_key_is_accepted_and_missing_key_is_named(tmp_path: Path) -> None:
@@ -139,10 +122,9 @@ def test_valid_key_is_accepted_and_missing_key_is_named(tmp_path: Path) -> None:
                 return client.translate("Drei Worte hier.", source="de", target="en").text
 
         assert ask("a-key") == "DREI WORTE HIER."
-        with pytest.raises(AccessDenied, match="to get an API key"):
-            ask(None)
-        with pytest.raises(AccessDenied, match="Invalid API key"):
-            ask("wrong")
+        for key in (None, "wrong"):
+            with pytest.raises(AccessDenied):
+                ask(key)
         with pytest.raises(QuotaSpent, match="this month"):
             ask("poor")
         with Client(server.address, "poor") as client:
@@ -175,13 +157,3 @@ def test_call_during_server_restart_is_retried_and_succeeds(tmp_path: Path) -> N
         assert translation.text == "WER SPäT KOMMT."
         assert first.process.returncode == 0
     assert pauses[0] == 5.0, "Retry-After of a draining service"
-
-
-def test_server_without_models_raises_overloaded_without_retries(tmp_path: Path) -> None:
-    with (
-        running(bundles_in(tmp_path), "--load-seconds", "600", ready=False) as server,
-        Client(server.address, retries=0) as client,
-    ):
-        assert not client.ready().ready
-        with pytest.raises(Overloaded):
-            client.translate("Hund", source="de", target="en")

@@ -71,21 +71,12 @@ class Image:
     def environment(self) -> dict[str, str]:
         return dict(each.split("=", 1) for each in self.config["Env"])
 
-    @property
-    def check(self) -> list[str]:
-        """The command of its health check."""
-        kind, *command = self.config["Healthcheck"]["Test"]
-        assert kind == "CMD"
-        return [str(word) for word in command]
-
 
 class Builder:
     """buildah with its own storage."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._temporary = directory / "tmp"
-        self._temporary.mkdir()
 
     def base(self) -> str:
         """An image of Debian with Python."""
@@ -111,8 +102,7 @@ class Builder:
     def build(self, dockerfile: Path, **arguments: str) -> Image:
         name = "-".join([dockerfile.stem.lower(), *arguments.values()]).replace("/", "-")
         options = [f"--build-arg={key}={value}" for key, value in arguments.items()]
-        options += [f"--volume={path}:{path}:ro" for path in self._pip_paths()]
-        options.append(f"--volume={self._pip_configuration()}:/etc/pip.conf:ro")
+        options += _pip_volumes(self._directory)
         self._buildah(
             *["bud", "--isolation=chroot", "--format=docker", "--layers=false"],
             *[*options, f"--file={dockerfile}", f"--tag={name}", str(ROOT)],
@@ -125,7 +115,7 @@ class Builder:
         storage = [f"--root={self._directory}/storage", f"--runroot={self._directory}/run"]
         ran = subprocess.run(
             ["buildah", *storage, "--storage-driver=vfs", *arguments],
-            env=os.environ | {"TMPDIR": str(self._temporary)},
+            env=os.environ | {"TMPDIR": str(self._directory)},
             capture_output=True,
             text=True,
             check=False,
@@ -133,37 +123,29 @@ class Builder:
         assert ran.returncode == 0, ran.stdout[-4000:] + ran.stderr[-4000:]
         return ran.stdout.strip()
 
-    def _pip_configuration(self) -> Path:
-        """This machine's pip configuration, from files and environment, as one file."""
-        path = self._directory / "pip.conf"
-        lines = [f"{name} = {value}" for name, value in _pip_settings().items()]
-        path.write_text("\n".join(["[global]", *lines, ""]), encoding="utf-8")
-        return path
-
-    def _pip_paths(self) -> list[Path]:
-        """Files and directories in this machine's pip configuration."""
-        paths = []
-        for word in " ".join(_pip_settings().values()).split():
-            # The files of an index are beside it.
-            path = Path(word.removeprefix("file://"))
-            path = path.parent if word.startswith("file://") else path
-            if path.is_absolute() and path.exists() and path != Path("/"):
-                paths.append(path)
-        return list(dict.fromkeys(paths))
-
 
 def _pip_settings() -> dict[str, str]:
+    """This machine's pip settings, of which the environment overrides files."""
     listed = subprocess.run(
         [sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True, check=True
     )
-    settings: dict[str, str] = {}
-    # The environment overrides files, and is listed first.
-    for line in reversed(listed.stdout.splitlines()):
-        name, _, value = line.partition("=")
-        scope, _, name = name.partition(".")
-        if scope in ("global", "install", ":env:"):
-            settings[name] = str(ast.literal_eval(value))
-    return settings
+    # The environment is listed first.
+    pairs = [line.split("=", 1) for line in reversed(listed.stdout.splitlines())]
+    return {name.rpartition(".")[2]: ast.literal_eval(value) for name, value in pairs}
+
+
+def _pip_volumes(directory: Path) -> list[str]:
+    """Options that give a build this machine's pip settings, and the files named by them."""
+    settings = _pip_settings()
+    configuration = directory / "pip.conf"
+    lines = "".join(f"{name} = {value}\n" for name, value in settings.items())
+    configuration.write_text(f"[global]\n{lines}", encoding="utf-8")
+    # The files of an index are beside it.
+    words = " ".join(settings.values()).split()
+    paths = {Path(w.removeprefix("file://")).parent if "://" in w else Path(w) for w in words}
+    existing = sorted(path for path in paths if path.is_absolute() and path.exists())
+    volumes = {configuration: "/etc/pip.conf"} | {path: str(path) for path in existing}
+    return [f"--volume={path}:{place}:ro" for path, place in volumes.items()]
 
 
 @contextmanager
@@ -172,20 +154,10 @@ def builder(gigabytes: int) -> Iterator[Builder]:
 
     Every layer is a full copy of the layers below, which takes minutes on a disk.
     """
-    memory = Path("/dev/shm")
-    enough = _available_memory() > 3 * gigabytes << 30 and _is_plain(memory)
-    with tempfile.TemporaryDirectory(prefix="images", dir=memory if enough else None) as directory:
+    available = int(Path("/proc/meminfo").read_text().partition("MemAvailable:")[2].split()[0])
+    memory = "/dev/shm" if available << 10 > 3 * gigabytes << 30 else None
+    with tempfile.TemporaryDirectory(prefix="images", dir=memory) as directory:
         yield Builder(Path(directory))
-
-
-def _available_memory() -> int:
-    read = Path("/proc/meminfo").read_text()
-    return int(read.partition("MemAvailable:")[2].split()[0]) << 10
-
-
-def _is_plain(directory: Path) -> bool:
-    """Whether its file system allows execution and device files."""
-    return directory.is_dir() and not os.statvfs(directory).f_flag & (os.ST_NOEXEC | os.ST_NODEV)
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +185,9 @@ class Container:
 
     def check(self) -> int:
         """Exit code of the health check."""
-        return self.run(*self.image.check).returncode
+        kind, *command = self.image.config["Healthcheck"]["Test"]
+        assert kind == "CMD"
+        return self.run(*command).returncode
 
     def stop(self) -> int:
         """Stop the container as ``docker stop`` does; returns the exit code."""

@@ -55,28 +55,19 @@ def test_files_conform_to_the_specification(path: Path) -> None:
     jsonschema.validate(compose(path), json.loads(vendored.read_text(encoding="utf-8")))
 
 
-def test_cpu_file_has_the_same_services_without_gpu() -> None:
+def test_service_and_training_have_every_gpu_and_none_in_the_cpu_file() -> None:
     assert PROJECT_CPU["services"].keys() == SERVICES.keys()
     for name, service in PROJECT_CPU["services"].items():
         assert not service["deploy"]["resources"].get("reservations", {}).get("devices"), name
-    assert PROJECT_CPU["services"]["service"]["build"]["args"]["EXTRA"] == "cpu"
-
-
-def test_service_and_training_have_the_gpu() -> None:
-    for name in ("service", "training"):
+    for name in ("training", "service"):
         (device,) = SERVICES[name]["deploy"]["resources"]["reservations"]["devices"]
         assert device["capabilities"] == ["gpu"]
-    assert SERVICES["service"]["build"]["args"]["EXTRA"] == "gpu"
-
-
-def test_service_sees_every_gpu() -> None:
-    (device,) = SERVICES["service"]["deploy"]["resources"]["reservations"]["devices"]
-    assert device["count"] == "all"
-    assert Settings().gpus == "all"
-
-
-def test_cpu_and_gpu_images_have_different_names() -> None:
-    assert SERVICES["service"]["image"] != PROJECT_CPU["services"]["service"]["image"]
+    assert device["count"] == Settings().gpus == "all"
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    gpu, cpu = (each["services"]["service"] for each in (PROJECT, PROJECT_CPU))
+    assert [each["build"]["args"]["EXTRA"] for each in (gpu, cpu)] == ["gpu", "cpu"]
+    assert {"gpu", "cpu"} <= project["optional-dependencies"].keys()
+    assert gpu["image"] != cpu["image"]
 
 
 @each_built
@@ -87,23 +78,10 @@ def test_dockerfiles_and_build_arguments_exist(built: dict[str, Any]) -> None:
     assert built["pull_policy"] == "build"
 
 
-def test_requested_extras_exist() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    for each in (PROJECT, PROJECT_CPU):
-        extra = each["services"]["service"]["build"]["args"]["EXTRA"]
-        assert extra in project["optional-dependencies"]
-
-
 @each_service
-def test_images_are_pinned(name: str) -> None:
-    image = SERVICES[name]["image"]
-    if "build" not in SERVICES[name]:
-        assert re.fullmatch(r"[\w./-]+:v?\d+\.\d+\.\d+", image)
-
-
-@each_service
-def test_containers_have_minimal_privileges(name: str) -> None:
+def test_images_are_pinned_and_containers_have_minimal_privileges(name: str) -> None:
     service = SERVICES[name]
+    assert "build" in service or re.fullmatch(r"[\w./-]+:v?\d+\.\d+\.\d+", service["image"])
     assert service["read_only"] is True
     assert service["cap_drop"] == ["ALL"]
     assert service["security_opt"] == ["no-new-privileges:true"]
@@ -179,30 +157,23 @@ def test_ports_are_published_on_localhost_by_default(name: str) -> None:
         assert filled_in(port).startswith("127.0.0.1:")
 
 
-def test_env_files_are_optional_and_not_committed() -> None:
+def test_files_contain_no_secrets_and_env_files_are_optional_and_not_committed() -> None:
     assert SERVICES["service"]["env_file"] == [{"path": ".env", "required": False}]
     assert "/.env" in (ROOT / ".gitignore").read_text(encoding="utf-8").splitlines()
-
-
-def test_files_contain_no_secrets() -> None:
     for service in SERVICES.values():
         for name, value in service.get("environment", {}).items():
             if re.search("PASSWORD|SECRET|TOKEN|_KEY$", name):
                 assert value is None or filled_in(value) == ""
 
 
-def test_variables_for_compose_are_documented() -> None:
+def test_variables_for_compose_are_documented_with_their_defaults() -> None:
     documented = set(re.findall(r"^\| `(\w+)` \|", WITH_DOCKER, re.MULTILINE))
+    text = COMPOSE.read_text(encoding="utf-8")
+    for name, default in re.findall(r"^\| `(\w+)` \| `([^`]*)` \|", WITH_DOCKER, re.MULTILINE):
+        assert f"${{{name}:-{default}}}" in text
     assert documented == variables(PROJECT)
     # The service also reads .env, and rejects unknown settings at start.
     assert not any(name.startswith(PREFIX) for name in documented)
-
-
-def test_defaults_are_documented() -> None:
-    rows = re.findall(r"^\| `(\w+)` \| `([^`]*)` \|", WITH_DOCKER, re.MULTILINE)
-    text = COMPOSE.read_text(encoding="utf-8")
-    for name, default in rows:
-        assert f"${{{name}:-{default}}}" in text
 
 
 def test_services_start_in_order_of_health() -> None:

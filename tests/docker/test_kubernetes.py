@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +15,28 @@ import yaml
 from service.observability.metrics import Metrics
 from service.ray.options import FULL_BATCH, Arguments, plan_of
 from service.settings import PREFIX, Settings
-from tests.docker.kustomizing import Manifest, containers, loaded, rendered
 from tests.support.programs import ROOT, output_of
 
 KUBERNETES = ROOT / "docker" / "kubernetes"
 RAY = ROOT / "docker" / "ray"
 OVERLAYS = {"gpu": KUBERNETES, "cpu": KUBERNETES / "cpu"}
 
+Manifest = dict[str, Any]
+
+pytestmark = pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
 every_overlay = pytest.mark.parametrize("overlay", OVERLAYS)
+
+
+def loaded(path: Path) -> list[Manifest]:
+    """The objects of a YAML file."""
+    return [each for each in yaml.safe_load_all(path.read_text(encoding="utf-8")) if each]
+
+
+@cache
+def rendered(directory: Path) -> list[Manifest]:
+    """The objects of a kustomization."""
+    shown = output_of("kubectl", "kustomize", str(directory), timeout=60)
+    return list(yaml.safe_load_all(shown))
 
 
 def the(objects: list[Manifest], kind: str) -> Manifest:
@@ -60,22 +75,14 @@ every_pod = pytest.mark.parametrize("pod", ["gpu", "cpu", "ray-head", "ray-worke
 
 
 @every_overlay
-def test_every_object_conforms_to_the_kubernetes_schema(overlay: str) -> None:
+def test_every_object_and_ray_pod_conforms_to_the_kubernetes_schema(overlay: str) -> None:
     objects = rendered(OVERLAYS[overlay])
-    for manifest in objects:
+    for manifest in [*objects, *ray_pods().values()]:
         valid(manifest)
     assert {each["kind"] for each in objects} == {
         *("Namespace", "Deployment", "Service"),
         *("HorizontalPodAutoscaler", "PodDisruptionBudget"),
     }
-
-
-@every_overlay
-@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
-def test_kubectl_renders_the_same(overlay: str) -> None:
-    shown = output_of("kubectl", "kustomize", str(OVERLAYS[overlay]), timeout=60)
-    by_kubectl = {each["kind"]: each for each in yaml.safe_load_all(shown)}
-    assert by_kubectl == {each["kind"]: each for each in rendered(OVERLAYS[overlay])}
 
 
 def test_bundles_are_mounted_from_a_volume(tmp_path: Path) -> None:
@@ -99,11 +106,6 @@ def test_bundles_are_mounted_from_a_volume(tmp_path: Path) -> None:
     assert mounts["/bundles"]["name"] == "bundles"
 
 
-def test_ray_pods_conform_to_the_kubernetes_schema() -> None:
-    for pod in ray_pods().values():
-        valid(pod)
-
-
 @every_pod
 def test_pods_have_minimal_privileges(pod: str) -> None:
     spec = pod_specs()[pod]
@@ -115,11 +117,8 @@ def test_pods_have_minimal_privileges(pod: str) -> None:
         "readOnlyRootFilesystem": True,
         "capabilities": {"drop": ["ALL"]},
     }
-
-
-@every_pod
-def test_kubernetes_adds_no_variables_with_the_prefix_of_settings(pod: str) -> None:
-    assert pod_specs()[pod]["enableServiceLinks"] is False
+    # Kubernetes would add variables with the prefix of the settings.
+    assert spec["enableServiceLinks"] is False
 
 
 @every_pod
@@ -144,7 +143,7 @@ def test_written_paths_are_volumes(pod: str) -> None:
 @every_overlay
 def test_probes_and_service_use_the_ports_of_the_image(overlay: str) -> None:
     objects = rendered(OVERLAYS[overlay])
-    (container,) = containers(the(objects, "Deployment"))
+    (container,) = the(objects, "Deployment")["spec"]["template"]["spec"]["containers"]
     ports = {port["name"]: port["containerPort"] for port in container["ports"]}
     assert ports == {"http": int(image_variable("DRAGOMAN_PORT"))}
     for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
@@ -167,11 +166,8 @@ def test_pod_has_enough_time_to_drain(overlay: str) -> None:
     liveness = container["livenessProbe"]
     # A draining pod is not ready, but must not be restarted as dead.
     assert liveness["periodSeconds"] * liveness["failureThreshold"] > waits + seconds
-
-
-def test_ray_worker_has_enough_time_for_its_replica_to_drain() -> None:
-    seconds = plan_of(Arguments(gpus=1), Settings()).shutdown_seconds
-    assert pod_specs()["ray-worker"]["terminationGracePeriodSeconds"] > seconds
+    replica = plan_of(Arguments(gpus=1), Settings()).shutdown_seconds
+    assert pod_specs()["ray-worker"]["terminationGracePeriodSeconds"] > replica
 
 
 @every_overlay
@@ -256,11 +252,8 @@ def test_kuberay_makes_as_many_workers_as_serve_requires() -> None:
     ports = group["template"]["spec"]["containers"][0]["ports"]
     (scraped,) = [each["containerPort"] for each in ports if each["name"] == "nmt-metrics"]
     assert list(plan_of(arguments, Settings()).metrics_ports) == [scraped]
-
-
-def test_kuberay_starts_the_pinned_ray_version() -> None:
     pins = (ROOT / "requirements.lock").read_text(encoding="utf-8").splitlines()
-    assert f"ray=={ray_service()['spec']['rayClusterConfig']['rayVersion']}" in pins
+    assert f"ray=={cluster['rayVersion']}" in pins
 
 
 def test_every_path_in_a_comment_exists() -> None:

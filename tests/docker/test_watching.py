@@ -62,19 +62,15 @@ def test_every_panel_has_a_description_and_a_unit(panel: dict[str, Any]) -> None
     assert len({target["refId"] for target in panel["targets"]}) == len(panel["targets"]) > 0
 
 
-def test_documentation_names_panels_by_their_titles() -> None:
+def test_names_are_unique_and_documented_panels_exist() -> None:
+    for name in ("uid", "title"):
+        assert len({each[name] for each in dashboards().values()}) == len(dashboards())
     documented = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
     _, alerts = documented.split("\n## Alerts\n")
     named = set(re.findall(r'"([A-Z][^"\n]+)"', alerts))
     found = dashboards().values()
     assert named <= {panel["title"] for dashboard in found for panel in dashboard["panels"]}
     assert named
-
-
-def test_dashboards_have_distinct_names() -> None:
-    found = dashboards().values()
-    for name in ("uid", "title"):
-        assert len({dashboard[name] for dashboard in found}) == len(found)
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from service.engine.types import Decoded, DecodingOptions, WordPieces
 from service.runtime.backend import Limits
 from tests.engine.batch_runner import decode_arriving
 from tests.engine.toy import BOS, EOS, SPECIAL_IDS, VOCABULARY, random_attention, random_model
-from tests.support.scripted import ScriptedBackend
+from tests.support.toy import ScriptedBackend
 
 LIMITS = Limits(slots=3, rows_per_slot=12, source_length=8, target_length=16)
 STARTS = frozenset({3, 4, 5, EOS})

@@ -13,7 +13,7 @@ from service.engine.types import DecodingOptions, Priority
 from service.runtime.backend import Limits
 from tests.engine.test_scheduler import carry_out
 from tests.engine.toy import SPECIAL_IDS, copying_model
-from tests.support.scripted import ScriptedBackend
+from tests.support.toy import ScriptedBackend
 
 LIMITS = Limits(slots=8, rows_per_slot=4, source_length=40, target_length=64)
 GREEDY = DecodingOptions(beam_size=1)

@@ -13,7 +13,7 @@ from service.engine.types import Decoded, DecodingOptions
 from service.runtime.backend import Limits
 from tests.engine.batch_runner import decode_arriving
 from tests.engine.toy import BOS, EOS, SPECIAL_IDS, VOCABULARY, random_attention, random_model
-from tests.support.scripted import ScriptedBackend
+from tests.support.toy import ScriptedBackend
 
 LIMITS = Limits(slots=3, rows_per_slot=5, source_length=8, target_length=16)
 TOKENS = st.integers(3, VOCABULARY - 1)

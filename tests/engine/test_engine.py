@@ -24,7 +24,7 @@ from tests.engine.watching import (
     GatedBackend,
     GatedFlakyBackend,
 )
-from tests.support.scripted import ScriptedBackend
+from tests.support.toy import ScriptedBackend
 
 LIMITS = Limits(slots=2, rows_per_slot=4, source_length=8, target_length=16)
 GREEDY = DecodingOptions(beam_size=1)

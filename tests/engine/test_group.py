@@ -15,7 +15,7 @@ from service.engine.scheduler import Scheduler
 from service.engine.types import DecodingOptions
 from service.runtime.backend import CacheUse, Candidates, EncodeBatch, Limits, StepBatch
 from tests.engine.toy import SPECIAL_IDS, copying_model
-from tests.support.scripted import ScriptedBackend
+from tests.support.toy import ScriptedBackend
 
 LIMITS = Limits(slots=4, rows_per_slot=4, source_length=16, target_length=24)
 GREEDY = DecodingOptions(beam_size=1)

@@ -27,7 +27,7 @@ from tests.engine.toy import (
     random_model,
     undecided_model,
 )
-from tests.support.scripted import Script, ScriptedBackend
+from tests.support.toy import Script, ScriptedBackend
 
 LIMITS = Limits(slots=3, rows_per_slot=MAX_ROWS, source_length=8, target_length=10)
 DEAD = np.float32(-1e30)

@@ -12,7 +12,7 @@ from service.engine.scheduler import Plan, Scheduler, Sequence
 from service.engine.types import Decoded, DecodingOptions, FinishReason
 from service.runtime.backend import Candidates, Limits
 from tests.engine.toy import SPECIAL_IDS, copying_model, random_model
-from tests.support.scripted import ScriptedBackend
+from tests.support.toy import ScriptedBackend
 
 LIMITS = Limits(slots=3, rows_per_slot=5, source_length=8, target_length=16)
 GREEDY = DecodingOptions(beam_size=1)

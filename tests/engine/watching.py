@@ -8,7 +8,7 @@ from collections import Counter
 from service.engine.iteration import Departure, Iteration, LeaveReason
 from service.engine.types import FinishReason
 from service.runtime.backend import Candidates, EncodeBatch, Limits, StepBatch
-from tests.support.scripted import Script, ScriptedBackend
+from tests.support.toy import Script, ScriptedBackend
 
 
 class CountingObserver:

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import asyncio
 import io
-import json
 import struct
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -16,7 +15,7 @@ from hypothesis import strategies as st
 
 from service.engine.errors import BackendFailed
 from service.engine.search_tree import ROOT, Fate, RankedCandidate, SearchTree
-from service.figures.arrays import as_json, as_npy
+from service.figures.arrays import as_npy
 from service.figures.heatmap import draw
 from service.figures.labels import MOST_PIXELS
 from service.figures.painter import MOST_WAITING, Painter
@@ -100,19 +99,6 @@ def test_a_file_for_numpy_holds_layers_heads_rows_and_columns() -> None:
     loaded = np.load(io.BytesIO(as_npy(maps)), allow_pickle=False)
     assert loaded.dtype == np.float32
     np.testing.assert_array_equal(loaded, maps.weights_LHRC)
-
-
-def test_a_document_names_every_map_by_layer_and_head() -> None:
-    maps = make(2, 3, 10, 10)
-    document = json.loads(as_json(maps, alignment={"links": []}))
-    assert document["alignment"] == {"links": []}
-    assert document["rows"] == list(maps.rows)
-    assert (document["layers"], document["heads"]) == ([0, 1], [0, 1, 2])
-    named = [(each["layer"], each["head"]) for each in document["maps"]]
-    assert named == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2)]
-    weights = np.array([each["weights"] for each in document["maps"]])
-    assert weights.shape == (6, len(document["rows"]), len(document["columns"]))
-    np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-5)
 
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -33,11 +33,12 @@ from service.runtime.sessions import Device
 from service.settings import Settings
 from service.text.types import LanguagePair
 from tests.models.tiny import MANIFEST, tiny_files
-from tests.support.scripted import Script, ScriptedBackend
-from tests.support.shouting import (
+from tests.support.toy import (
     EOS,
     Both,
     ByteTokenizer,
+    Script,
+    ScriptedBackend,
     load_found,
     make_attention,
     make_limits,
@@ -89,17 +90,11 @@ def with_examples(*examples: Example) -> Manifest:
     return make_manifest("a", "de", "en").model_copy(update={"examples": examples})
 
 
-async def test_loading_decodes_every_example_of_the_manifest() -> None:
+async def test_loading_decodes_every_example_outside_the_event_loop_thread() -> None:
     opened = Opened(with_examples(example(), example("c", "C")))
     model = await load(opened)
     assert model.engine.alive
     assert len(opened.backend.encode_sizes) == 2
-    await model.close()
-
-
-async def test_bundle_is_opened_outside_the_event_loop_thread() -> None:
-    opened = Opened(with_examples())
-    model = await load(opened)
     assert opened.thread != threading.current_thread().name
     await model.close()
 
@@ -164,12 +159,11 @@ async def test_example_may_differ_on_a_gpu_by_rounding_only(
 
 async def test_gpu_that_reproduces_no_example_exactly_is_refused() -> None:
     """Its translations may all be as good as the examples because it computes nothing."""
-    examples = [example(source, source.upper()) for source in ("xxx", "xx")]
+    several = [example(source, source.upper()) for source in ("xxx", "xx")]
     with pytest.raises(InvalidBundle, match="reproduces none of its 2 examples exactly"):
-        await load(Opened(with_examples(*examples), "cuda", hesitating(0.01)))
-    await (
-        await load(Opened(with_examples(*examples, example()), "cuda", hesitating(0.01)))
-    ).close()
+        await load(Opened(with_examples(*several), "cuda", hesitating(0.01)))
+    one_exact = Opened(with_examples(*several, example()), "cuda", hesitating(0.01))
+    await (await load(one_exact)).close()
 
 
 async def test_bundle_opened_after_cancellation_is_closed() -> None:
@@ -236,20 +230,24 @@ def test_int8_runs_on_the_cpu_unless_settings_name_the_gpu(
     assert place(manifest, Settings.model_validate(settings), available) == expected
 
 
-def test_bundles_are_found_by_their_manifest(tmp_path: Path) -> None:
-    put_bundle(tmp_path, "b")
-    put_bundle(tmp_path, "a")
+def test_bundles_are_found_by_their_manifest_and_pair(tmp_path: Path) -> None:
+    put_bundle(tmp_path, "b", "en", "de")
+    put_bundle(tmp_path, "a", "de", "en")
+    put_broken_bundle(tmp_path, "c")
     shutil.copytree(tmp_path / "a", tmp_path / ".unfinished")
     (tmp_path / "something").mkdir()
     (tmp_path / "README.md").touch()
-    assert [bundle.name for bundle in discover(tmp_path)] == ["a", "b"]
-
-
-def test_bundle_with_unreadable_manifest_is_listed(tmp_path: Path) -> None:
-    put_bundle(tmp_path, "a")
     (tmp_path / "odd").mkdir()
     (tmp_path / "odd" / "manifest.json").symlink_to("manifest.json")
-    assert [bundle.name for bundle in discover(tmp_path)] == ["a", "odd"]
+    found = discover(tmp_path)
+    assert {bundle.name: pairs_of(bundle) for bundle in found} == {
+        "a": {LanguagePair("de", "en")},
+        "b": {LanguagePair("en", "de")},
+        "c": None,
+        "odd": None,
+    }
+    of_pair = only(found, LanguagePair("de", "en"))
+    assert [bundle.name for bundle in of_pair] == ["a", "c", "odd"]
     with pytest.raises(InvalidBundle, match="cannot be read"):
         open_bundle(tmp_path / "odd", SETTINGS)
 
@@ -269,19 +267,6 @@ def test_change_of_any_file_changes_the_stamp(tmp_path: Path) -> None:
     looks.append(discover(tmp_path))
     assert len(set(map(tuple, looks))) == len(looks)
     assert discover(tmp_path) == looks[-1]
-
-
-def test_bundles_of_one_pair_include_unreadable_ones(tmp_path: Path) -> None:
-    put_bundle(tmp_path, "a", "de", "en")
-    put_bundle(tmp_path, "b", "en", "de")
-    put_broken_bundle(tmp_path, "c")
-    found = discover(tmp_path)
-    assert [pairs_of(bundle) for bundle in found] == [
-        {LanguagePair("de", "en")},
-        {LanguagePair("en", "de")},
-        None,
-    ]
-    assert [bundle.name for bundle in only(found, LanguagePair("de", "en"))] == ["a", "c"]
 
 
 async def test_a_loaded_model_is_announced(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from service.loading.discovery import discover
 from service.loading.loader import announcing
 from service.loading.reloader import Reloader
 from service.observability.metrics import Metrics
-from tests.support.shouting import BROKEN, load_found, put_broken_bundle, put_bundle
+from tests.support.toy import BROKEN, load_found, put_broken_bundle, put_bundle
 from tests.support.waiting import cancelled, until
 
 NEVER, AT_ONCE = 0, 0.001
@@ -76,34 +76,26 @@ async def test_without_polling_only_a_request_reloads(tmp_path: Path) -> None:
         done = await watched.reloader.reload()
         assert (done.loaded, done.retired, done.failed) == (("b",), (), {})
         assert watched.names() == ["a", "b"]
-
-
-async def test_signal_schedules_a_reload(tmp_path: Path) -> None:
-    put_bundle(tmp_path, "a")
-    async with watching(tmp_path, NEVER) as watched:
-        put_bundle(tmp_path, "b", "en", "de")
+        put_bundle(tmp_path, "c", "fr", "de")
+        # As a signal does.
         watched.reloader.request()
-        await until(lambda: watched.names() == ["a", "b"])
+        await until(lambda: watched.names() == ["a", "b", "c"])
 
 
-async def test_a_poll_does_not_try_a_broken_bundle_again_until_it_changes(tmp_path: Path) -> None:
+async def test_only_a_request_tries_a_broken_bundle_again_before_it_changes(
+    tmp_path: Path,
+) -> None:
     put_bundle(tmp_path, "a")
     put_broken_bundle(tmp_path, "b")
     async with watching(tmp_path, AT_ONCE) as watched:
         await until(lambda: watched.polls() > 5)
         assert watched.tried == ["a", "b"]
         assert watched.repository.failed.keys() == {"b"}
+        assert (await watched.reloader.reload()).failed == {"b": BROKEN}
+        assert watched.tried == ["a", "b", "b"]
         put_bundle(tmp_path, "b", "en", "de")
         await until(lambda: watched.names() == ["a", "b"])
         assert watched.repository.failed == {}
-
-
-async def test_requested_reload_retries_a_broken_bundle(tmp_path: Path) -> None:
-    put_broken_bundle(tmp_path, "b")
-    async with watching(tmp_path, NEVER) as watched:
-        done = await watched.reloader.reload()
-        assert done.failed == {"b": BROKEN}
-        assert watched.tried == ["b", "b"]
 
 
 async def test_missing_directory_is_logged_once_and_models_stay_on_offer(
@@ -122,24 +114,18 @@ async def test_missing_directory_is_logged_once_and_models_stay_on_offer(
         assert watched.tried == ["a"]
 
 
-async def test_cancelled_call_does_not_stop_the_reload(tmp_path: Path) -> None:
-    async with watching(tmp_path, NEVER) as watched:
-        watched.gate.clear()
-        put_bundle(tmp_path, "a")
-        waiting = asyncio.create_task(watched.reloader.reload())
-        await until(lambda: watched.tried == ["a"])
-        await cancelled(waiting)
-        watched.gate.set()
-        await until(lambda: watched.value("nmt_reloads_total", outcome="changed") == 1)
-        assert watched.names() == ["a"]
-
-
-async def test_shutdown_does_not_wait_for_a_running_reload(tmp_path: Path) -> None:
-    async with asyncio.timeout(5), watching(tmp_path, NEVER) as watched:
-        watched.gate.clear()
-        put_bundle(tmp_path, "a")
-        watched.reloader.request()
-        await until(lambda: watched.tried == ["a"])
+async def test_reload_outlasts_its_cancelled_caller_and_not_the_service(tmp_path: Path) -> None:
+    async with asyncio.timeout(30), watching(tmp_path, NEVER) as watched:
+        for name in "ab":
+            watched.gate.clear()
+            put_bundle(tmp_path, name)
+            waiting = asyncio.create_task(watched.reloader.reload())
+            await until(lambda n=name: watched.tried[-1:] == [n])  # type: ignore[misc]
+            await cancelled(waiting)
+            if name == "a":
+                watched.gate.set()
+                await until(lambda: watched.value("nmt_reloads_total", outcome="changed") == 1)
+                assert watched.names() == ["a"]
 
 
 async def test_metrics_count_reloads_and_list_models_on_offer(tmp_path: Path) -> None:

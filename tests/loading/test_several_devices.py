@@ -25,11 +25,12 @@ from service.settings import Settings
 from service.text.types import LanguagePair
 from tests.engine.batch_runner import decode_arriving
 from tests.support.networks import random_network, write_bundle
-from tests.support.scripted import Script, ScriptedBackend
-from tests.support.shouting import (
+from tests.support.toy import (
     EOS,
     Both,
     ByteTokenizer,
+    Script,
+    ScriptedBackend,
     make_attention,
     make_limits,
     make_manifest,
@@ -97,20 +98,26 @@ async def test_every_device_decodes_the_examples_and_its_share_of_the_sentences(
         assert devices.value("nmt_sentences_running", device) == 0
 
 
-async def test_device_that_fails_on_an_example_is_left_out_and_logged(
+async def test_device_that_fails_on_an_example_is_left_out_until_an_explicit_reload(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     devices = TwoDevices(second=silent)
-    model = await devices.load()
+    repository = ModelRepository(lambda: [FoundBundle("a", Path("a"))], devices.load)
+    await repository.reload()
+    (model,) = repository.catalogue.models
     assert (model.engine.alive, model.engine.complete) == (True, False)
     assert devices.backends["cuda:1"].closed
     (line,) = [r.getMessage() for r in caplog.records if r.levelno == logging.ERROR]
     assert line.startswith("not on cuda:1: bundle does not reproduce its example 'ab'")
     await translate(model, 6)
-    await model.close()
+    devices.scripts["cuda:1"] = shouting
+    assert not (await repository.reload(retry=False)).changed
+    assert (await repository.reload()).loaded == ("a",)
+    (model,) = repository.catalogue.models
+    assert model.engine.complete
+    assert not (await repository.reload()).changed
+    await repository.close()
 
-
-async def test_bundle_that_fails_on_every_device_is_not_loaded() -> None:
     devices = TwoDevices(silent, silent)
     with pytest.raises(InvalidBundle, match="does not reproduce"):
         await devices.load()
@@ -153,19 +160,6 @@ async def test_sentences_on_both_devices_end_while_their_model_is_replaced() -> 
     assert devices.backends is not before
     assert [sum(backend.encode_sizes) for backend in before.values()] == [11, 11]
     assert all(backend.closed for backend in before.values())
-    await repository.close()
-
-
-async def test_lost_device_comes_back_by_an_explicit_reload_only() -> None:
-    devices = TwoDevices(second=silent)
-    repository = ModelRepository(lambda: [FoundBundle("a", Path("a"))], devices.load)
-    await repository.reload()
-    devices.scripts["cuda:1"] = shouting
-    assert not (await repository.reload(retry=False)).changed
-    assert (await repository.reload()).loaded == ("a",)
-    (model,) = repository.catalogue.models
-    assert model.engine.complete
-    assert not (await repository.reload()).changed
     await repository.close()
 
 
@@ -249,12 +243,7 @@ async def test_beam_searches_that_differ_on_the_device_do_not_run_there(
     assert device.launches == launches
     assert model.engine.complete
     await model.close()
-
-
-async def test_beam_searches_without_an_example_do_not_run_on_the_device(
-    bundle: Bundle, caplog: pytest.LogCaptureFixture
-) -> None:
-    device = WithResident(bundle, examples=False)
-    await (await device.load()).close()
+    without = WithResident(bundle, examples=False)
+    await (await without.load()).close()
     assert "has no example that shows whether they are right" in caplog.text
-    assert device.launches == 0
+    assert without.launches == 0

@@ -18,7 +18,7 @@ from service.runtime.sessions import DeviceUnavailable
 from service.settings import Settings
 from tests.support.nvml import BUS_ID, GIB, UUID, FakeNvml, install
 from tests.support.raising import raiser
-from tests.support.shouting import load_shouting, put_bundle
+from tests.support.toy import load_shouting, put_bundle
 from tests.support.waiting import until
 
 
@@ -42,7 +42,7 @@ def test_memory_and_use_of_a_gpu_are_read_at_each_scrape(nvml: FakeNvml) -> None
     assert value(registry, "nmt_device_utilization_ratio") == 1
 
 
-def test_lost_gpu_is_logged_once_and_other_series_remain(
+def test_lost_or_unknown_gpu_has_no_series_and_is_named(
     nvml: FakeNvml, caplog: pytest.LogCaptureFixture
 ) -> None:
     registry = CollectorRegistry()
@@ -53,9 +53,6 @@ def test_lost_gpu_is_logged_once_and_other_series_remain(
     assert [record.levelno for record in caplog.records] == [logging.ERROR]
     nvml.lost = False
     assert value(registry, "nmt_device_utilization_ratio") == 0.75
-
-
-def test_gpu_unknown_to_nvml_has_no_series(nvml: FakeNvml) -> None:
     with pytest.raises(DeviceUnreadable, match=r"GPU 00000000:01:00\.0: Not Found"):
         DeviceCollector({"cuda:0": "00000000:01:00.0"})
     nvml.driver = False
@@ -81,18 +78,6 @@ def use_gpu(monkeypatch: pytest.MonkeyPatch, code: int = 0) -> None:
     monkeypatch.setattr(devices, "chosen_gpus", lambda _: [Gpu(0, "NVIDIA H200", (9, 0))])
 
 
-def watched(monkeypatch: pytest.MonkeyPatch, code: int = 0) -> CollectorRegistry:
-    use_gpu(monkeypatch, code)
-    registry = CollectorRegistry()
-    devices.watch_devices(Settings(), registry)
-    return registry
-
-
-@pytest.mark.usefixtures("nvml")
-def test_the_gpu_that_models_run_on_is_watched(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert value(watched(monkeypatch), "nmt_device_utilization_ratio") == 0.75
-
-
 def test_service_on_a_cpu_has_no_device_series(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -108,12 +93,18 @@ def test_service_on_a_cpu_has_no_device_series(
 def test_a_gpu_that_cannot_be_watched_is_logged_and_serves(
     monkeypatch: pytest.MonkeyPatch, nvml: FakeNvml, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert list(watched(monkeypatch, code=100).collect()) == []
+    def watched(code: int = 0) -> CollectorRegistry:
+        use_gpu(monkeypatch, code)
+        registry = CollectorRegistry()
+        devices.watch_devices(Settings(), registry)
+        return registry
+
+    assert list(watched(code=100).collect()) == []
     nvml.driver = False
-    assert list(watched(monkeypatch).collect()) == []
+    assert list(watched().collect()) == []
     monkeypatch.delitem(sys.modules, "service.observability.device")
     monkeypatch.setitem(sys.modules, "pynvml", None)
-    assert list(watched(monkeypatch).collect()) == []
+    assert list(watched().collect()) == []
     said = [record.getMessage() for record in caplog.records]
     assert len(said) == 3
     assert "failed with error 100" in said[0]

@@ -5,7 +5,7 @@ import json
 import logging
 import warnings
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -121,6 +121,21 @@ def test_engine_logs_failures_without_sentences(output: Output) -> None:
     assert "7, 8, 9" not in output.text()
 
 
+def test_level_is_applied_and_reconfiguring_replaces_handlers(output: Output) -> None:
+    configure("info", "json")
+    configure("warning", "json")
+    logger.info("unseen")
+    logger.warning("seen")
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        warnings.warn("old", stacklevel=1)
+    assert [line["logger"] for line in output.lines()] == ["service.test", "py.warnings"]
+    unknown: list[tuple[str, Format]] = [("loud", "json"), ("info", cast(Format, "xml"))]
+    for level, format in unknown:
+        with pytest.raises(ValueError, match="is none of"):
+            configure(level, format)
+
+
 def test_uvicorn_writes_in_the_same_format(output: Output) -> None:
     for name in ("uvicorn", "uvicorn.access"):
         uvicorn = logging.getLogger(name)
@@ -159,20 +174,3 @@ def test_a_console_line_is_readable(output: Output) -> None:
     assert second.endswith("ERROR    service.test: failed")
     assert traceback[0].startswith("Traceback")
     assert traceback[-1] == "RuntimeError: out of memory"
-
-
-def test_level_is_applied_and_reconfiguring_replaces_handlers(output: Output) -> None:
-    configure("info", "json")
-    configure("warning", "json")
-    logger.info("unseen")
-    logger.warning("seen")
-    with warnings.catch_warnings():
-        warnings.simplefilter("always")
-        warnings.warn("old", stacklevel=1)
-    assert [line["logger"] for line in output.lines()] == ["service.test", "py.warnings"]
-
-
-@pytest.mark.parametrize(("level", "format"), [("loud", "json"), ("info", "xml")])
-def test_an_unknown_level_or_format_is_refused_by_name(level: str, format: Format) -> None:
-    with pytest.raises(ValueError, match="is none of"):
-        configure(level, format)

@@ -4,7 +4,8 @@ import builtins
 import logging
 import sys
 import threading
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
@@ -12,7 +13,6 @@ import httpx
 import pytest
 from fastapi import FastAPI, Request
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
@@ -54,34 +54,23 @@ def client_of(app: FastAPI) -> httpx.AsyncClient:
     return httpx.AsyncClient(transport=transport, base_url="http://test")
 
 
-@pytest.fixture
-def exporter() -> InMemorySpanExporter:
-    return InMemorySpanExporter()
-
-
-@pytest.fixture
-async def client(exporter: InMemorySpanExporter) -> AsyncIterator[httpx.AsyncClient]:
+@asynccontextmanager
+async def traced() -> AsyncIterator[tuple[httpx.AsyncClient, InMemorySpanExporter, Metrics]]:
+    """A client of a traced app, its exporter of spans, and its metrics."""
+    exporter, metrics = InMemorySpanExporter(), Metrics()
     tracing = OtlpTracing(SimpleSpanProcessor(exporter))
-    async with client_of(make_app(tracing)) as client:
-        yield client
+    async with client_of(make_app(tracing, metrics)) as client:
+        yield client, exporter, metrics
     tracing.close()
 
 
-def spans(exporter: InMemorySpanExporter) -> dict[str, ReadableSpan]:
-    return {span.name: span for span in exporter.get_finished_spans()}
-
-
-def attributes(span: ReadableSpan) -> Mapping[str, Any]:
-    assert span.attributes is not None
-    return span.attributes
-
-
-async def test_request_span_has_the_facts_of_the_log(
-    client: httpx.AsyncClient, exporter: InMemorySpanExporter
-) -> None:
-    await client.post("/translate/5?q=geheim", json={"q": "geheim"}, headers={"x-request-id": "r"})
-    span = spans(exporter)["POST /translate/{number}"]
-    assert attributes(span) == {
+async def test_request_and_its_stages_have_spans_in_the_incoming_trace() -> None:
+    async with traced() as (client, exporter, metrics):
+        headers = {"x-request-id": "r", **PARENT}
+        await client.post("/translate/5?q=geheim", json={"q": "geheim"}, headers=headers)
+        found = {span.name: span for span in exporter.get_finished_spans()}
+    request = found["POST /translate/{number}"]
+    assert request.attributes == {
         "http.request.method": "POST",
         "http.route": "/translate/{number}",
         "http.response.status_code": 200,
@@ -91,78 +80,46 @@ async def test_request_span_has_the_facts_of_the_log(
         "dragoman.characters": 7,
         "dragoman.tokens": 9,
     }
-    assert "geheim" not in "".join(s.to_json() for s in exporter.get_finished_spans())
-
-
-async def test_incoming_trace_is_continued(
-    client: httpx.AsyncClient, exporter: InMemorySpanExporter
-) -> None:
-    await client.post("/translate/5", headers=PARENT)
-    span = spans(exporter)["POST /translate/{number}"]
-    assert f"{span.context.trace_id:032x}" == TRACE
-    assert span.parent is not None
-    assert f"{span.parent.span_id:016x}" == "b7ad6b7169203331"
-
-
-@pytest.mark.parametrize(("flag", "kept"), [("01", True), ("00", False)])
-async def test_duration_has_exemplar_of_sampled_trace(
-    exporter: InMemorySpanExporter, flag: str, kept: bool
-) -> None:
-    metrics, tracing = Metrics(), OtlpTracing(SimpleSpanProcessor(exporter))
-    async with client_of(make_app(tracing, metrics)) as client:
-        await client.post(
-            "/translate/5", headers={"traceparent": PARENT["traceparent"][:-2] + flag}
-        )
-    tracing.close()
-    assert len(exporter.get_finished_spans()) == (4 if kept else 0)
+    assert "geheim" not in "".join(span.to_json() for span in found.values())
+    assert request.context is not None and request.parent is not None
+    assert f"{request.context.trace_id:032x}" == TRACE
+    assert f"{request.parent.span_id:016x}" == "b7ad6b7169203331"
     exposed, _ = metrics.render("application/openmetrics-text")
-    assert (f'# {{trace_id="{TRACE}"}}' in exposed.decode()) is kept
+    assert f'# {{trace_id="{TRACE}"}}' in exposed.decode()
+
+    stages: list[Any] = [found[name] for name in ("prepare", "queue", "decode")]
+    times = [time for stage in stages for time in (stage.start_time, stage.end_time)]
+    assert times == sorted(times)
+    assert request.end_time is not None and times[-1] <= request.end_time
+    assert all(stage.parent.span_id == request.context.span_id for stage in stages)
+
+
+async def test_probes_and_traces_that_are_not_sampled_have_no_spans() -> None:
+    async with traced() as (client, exporter, metrics):
+        await client.get("/livez", headers=PARENT)
+        await client.post(
+            "/translate/5", headers={"traceparent": PARENT["traceparent"][:-2] + "00"}
+        )
+        assert exporter.get_finished_spans() == ()
+    exposed, _ = metrics.render("application/openmetrics-text")
+    assert "trace_id" not in exposed.decode()
 
 
 @pytest.mark.parametrize("odd", ["", "nonsense", "00-0-0-00", "ü" * 99, "00-" + "f" * 9999])
-async def test_invalid_traceparent_starts_a_trace(
-    client: httpx.AsyncClient, exporter: InMemorySpanExporter, odd: str
-) -> None:
-    answer = await client.post("/translate/5", headers={b"traceparent": odd.encode()})
-    assert answer.status_code == 200
-    assert spans(exporter)["POST /translate/{number}"].parent is None
-
-
-async def test_stage_spans_are_consecutive_within_the_request(
-    client: httpx.AsyncClient, exporter: InMemorySpanExporter
-) -> None:
-    await client.post("/translate/5")
-    found = spans(exporter)
-    request = found["POST /translate/{number}"]
-    stages = [found[name] for name in ("prepare", "queue", "decode")]
-    times = [request.start_time, *(t for s in stages for t in (s.start_time, s.end_time))]
-    assert times[1:] == sorted(times[1:])
-    assert stages[-1].end_time <= request.end_time
-    assert all(s.parent.span_id == request.context.span_id for s in stages)
-
-
-async def test_failed_request_has_error_status(
-    client: httpx.AsyncClient, exporter: InMemorySpanExporter
-) -> None:
-    await client.post("/translate/0")
-    span = spans(exporter)["POST /translate/{number}"]
+async def test_failed_request_with_an_invalid_traceparent_starts_a_trace(odd: str) -> None:
+    async with traced() as (client, exporter, _):
+        answer = await client.post("/translate/0", headers={b"traceparent": odd.encode()})
+    assert answer.status_code == 500
+    (span,) = [s for s in exporter.get_finished_spans() if s.name == "POST /translate/{number}"]
+    assert span.parent is None
     assert not span.status.is_ok
-    assert attributes(span)["http.response.status_code"] == 500
 
 
-async def test_probes_are_not_traced(
-    client: httpx.AsyncClient, exporter: InMemorySpanExporter
-) -> None:
-    await client.get("/livez", headers=PARENT)
-    assert exporter.get_finished_spans() == ()
-
-
-async def test_log_lines_have_the_trace_id(
-    client: httpx.AsyncClient, capfd: pytest.CaptureFixture[str]
-) -> None:
+async def test_log_lines_have_the_trace_id(capfd: pytest.CaptureFixture[str]) -> None:
     our_logging.configure("info", "console")
-    await client.post("/translate/5", headers=PARENT)
-    await client.get("/livez")
+    async with traced() as (client, _, _):
+        await client.post("/translate/5", headers=PARENT)
+        await client.get("/livez")
     lines = [line for line in capfd.readouterr().err.splitlines() if "service." in line]
     assert len(lines) == 2
     assert all(f"trace_id={TRACE}" in line for line in lines)

@@ -23,8 +23,8 @@ from service.translation.decoding import DecodingOverrides
 from service.translation.local_translator import LocalTranslator
 from service.translation.types import TranslateRequest
 from tests.support.networks import CONFIG, numpy_network, random_network, write_bundle
-from tests.support.offering import offering, translator_of
 from tests.support.prefix_decoder import PrefixDecoder
+from tests.support.toy import offering, translator_of
 
 NETWORK = random_network(replace(CONFIG, source_vocabulary=40, tying="none", max_length=24), seed=3)
 DIRECTIONS = (

@@ -46,41 +46,25 @@ def test_arguments_that_cannot_be_used_are_refused_by_name(
     assert said in str(InvalidArgument.of(caught.value))
 
 
-def test_arguments_come_from_the_command_line_as_text() -> None:
-    assert plan(max_replicas="4", gpus="0.5").max_replicas == 4
-
-
-def test_another_replica_is_started_when_the_batch_of_each_is_full() -> None:
+def test_plan_follows_arguments_and_settings() -> None:
     slots = {"cpu": loading._SLOTS["int8"], "cuda": loading._SLOTS["fp16"]}
     assert slots == FULL_BATCH
     assert plan(gpus=1).target_requests == FULL_BATCH["cuda"]
     assert plan().target_requests == FULL_BATCH["cpu"]
     assert plan(Settings(device="cpu", slots=7)).target_requests == 7
-
-
-def test_service_limit_is_reached_before_ray_limit() -> None:
-    # The shortest sentence has two tokens.
+    # The service's limit is reached before Ray's: the shortest sentence has two tokens.
     assert plan(Settings(device="cpu", max_queue_tokens=100)).most_requests == 50
-
-
-def test_replicas_on_one_machine_share_its_cores() -> None:
+    # Replicas on one machine share its cores. Arguments of a command line are texts.
+    assert plan(cpus="3", max_replicas="4", gpus="0.5").max_replicas == 4
     assert plan(cpus=3).overrides["threads"] == 3
-    assert "threads" not in plan(Settings(device="cpu", threads=4)).overrides
-    assert plan(Settings(device="cpu", threads=4)).cpus == 4
+    four = plan(Settings(device="cpu", threads=4))
+    assert (four.cpus, "threads" in four.overrides) == (4, False)
     assert "threads" not in plan(gpus=1).overrides
-
-
-def test_documents_are_translated_only_where_they_can_be_fetched() -> None:
+    # Documents are translated only where they can be fetched.
     assert "documents" not in plan().overrides
     assert plan(max_replicas=2).overrides["documents"] is False
     assert plan(max_replicas=2, documents=True).overrides["documents"] is True
-
-
-def test_a_replica_gets_longer_to_end_than_its_requests() -> None:
     assert plan(Settings(device="cpu", shutdown_seconds=7)).shutdown_seconds > 7
-
-
-def test_bundle_directory_is_overridden_only_by_argument() -> None:
     assert plan(bundles="/models").overrides["bundles"] == Path("/models")
     assert "bundles" not in plan().overrides
 
@@ -118,9 +102,6 @@ async def test_lost_replica_gives_503_with_retry_after() -> None:
     assert answer.status_code == 503
     assert answer.headers["retry-after"] == "1"
     assert "try again" in answer.json()["error"]
-
-
-async def test_an_answer_of_a_replica_passes_unchanged() -> None:
     answer = await get(RetryableLoss(JSONResponse({"q": 1}, 418)), "/translate")
     assert (answer.status_code, answer.json()) == (418, {"q": 1})
 
@@ -153,12 +134,10 @@ async def test_an_app_sees_the_same_paths_under_a_prefix(prefix: str) -> None:
     answer = await get(app, f"{prefix}/here")
     assert answer.json() == ["/here", f"http://host{prefix}/"]
     assert (await get(app, f"{prefix}/v2/there")).status_code == 200
-
-
-async def test_request_id_header_is_sent_once() -> None:
-    app = behind("")
-    assert "x-request-id" not in (await get(app, "/here", **{"x-request-id": "7"})).headers
-    assert (await get(app, "/here")).headers["x-request-id"] == "none"
+    # The request's id is sent once, by Ray's proxy.
+    given = {"x-request-id": "7"}
+    assert "x-request-id" not in (await get(app, f"{prefix}/here", **given)).headers
+    assert answer.headers["x-request-id"] == "none"
 
 
 def test_scaling_page_describes_every_argument() -> None:

@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from tests.support.server import Server, running
-from tests.support.shouting import put_bundle
+from tests.support.toy import put_bundle
 from tests.support.worker_processes import WORKERS
 
 pytestmark = pytest.mark.slow
@@ -105,33 +105,6 @@ async def test_accepted_requests_are_answered_and_new_ones_refused(
     assert across.count(200) > CLIENTS / 4
     assert code == (0 if number == signal.SIGTERM else 130)
     assert "Traceback" not in server.log.read_text()
-
-
-async def test_while_draining_probes_are_answered_and_readiness_is_off(bundles: Path) -> None:
-    with running(bundles, "--step-seconds", "0.05") as server:
-        async with httpx.AsyncClient(base_url=server.address, timeout=60, verify=False) as client:
-            working = asyncio.create_task(client.post("/translate", json=body("wort " * 10)))
-            # The translation and this request for /metrics.
-            while await running_requests(client) < 2:
-                await asyncio.sleep(0.01)
-            server.process.terminate()
-            while (readiness := await client.get("/readyz")).status_code == 200:
-                await asyncio.sleep(0.001)
-            assert readiness.json()["status"] == "draining"
-            assert readiness.json()["reasons"] == ["the service is shutting down"]
-            assert readiness.headers["connection"] == "close"
-            assert (await client.get("/livez")).status_code == 200
-            refused = await client.post("/translate", json=body("neu"))
-            assert (refused.status_code, refused.json()) == (
-                503,
-                {"error": "the service is shutting down; try again"},
-            )
-            refused = await client.post("/v2/translate", json=body("neu"))
-            assert refused.json() == {"message": "the service is shutting down; try again"}
-            metrics = (await client.get("/metrics")).text
-            assert 'nmt_request_failures_total{reason="draining"} 2.0' in metrics
-            assert (await working).json()["translatedText"] == "WORT " * 10
-        assert await asyncio.to_thread(server.process.wait, 30) == 0
 
 
 async def test_request_beyond_shutdown_time_gets_503(bundles: Path) -> None:

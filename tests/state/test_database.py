@@ -24,19 +24,14 @@ def values(connection: sqlite3.Connection) -> list[int]:
     return [value for (value,) in connection.execute("SELECT characters FROM usage")]
 
 
-@pytest.mark.parametrize("stored", [True, False])
-async def test_written_rows_can_be_read(tmp_path: Path, stored: bool) -> None:
-    async with Database(tmp_path / "a" / "b" / FILE_NAME if stored else None) as database:
-        await database.write(lambda connection: put(7, connection))
+async def test_written_rows_can_be_read_and_survive_reopening(tmp_path: Path) -> None:
+    for path in (None, tmp_path / "a" / "b" / FILE_NAME):
+        async with Database(path) as database:
+            await database.write(lambda connection: put(7, connection))
+            assert await database.read(values) == [7]
+    async with Database(path) as database:
         assert await database.read(values) == [7]
-
-
-async def test_written_rows_survive_reopening(tmp_path: Path) -> None:
-    async with Database(tmp_path / FILE_NAME) as database:
-        await database.write(lambda connection: put(7, connection))
-    async with Database(tmp_path / FILE_NAME) as database:
-        assert await database.read(values) == [7]
-    assert [path.name for path in tmp_path.iterdir()] == [FILE_NAME]
+    assert [path.name for path in (tmp_path / "a" / "b").iterdir()] == [FILE_NAME]
 
 
 async def test_failed_transaction_writes_nothing() -> None:
@@ -121,21 +116,17 @@ async def test_a_migration_that_fails_changes_nothing(tmp_path: Path) -> None:
         assert await database.read(values) == []
 
 
-async def test_invalid_database_file_error_has_remedy(tmp_path: Path) -> None:
-    (tmp_path / FILE_NAME).write_text("no database" * 100)
-    with pytest.raises(StateUnavailable) as refusal:
-        await Database(tmp_path / FILE_NAME).open()
-    assert str(refusal.value) == (
-        f"{tmp_path / FILE_NAME}: file is not a database; put back a copy of it, or move it away "
-        "to begin with an empty one"
-    )
-
-
-async def test_impossible_path_error_has_remedy(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
+async def test_unusable_files_and_paths_are_errors_with_a_remedy(tmp_path: Path) -> None:
+    for name in ("file", "text"):
+        (tmp_path / name).write_text("no database" * 100)
     (tmp_path / FILE_NAME).mkdir()
-    for path in (tmp_path / "file" / FILE_NAME, tmp_path / FILE_NAME):
-        with pytest.raises(StateUnavailable, match="set DRAGOMAN_STATE to a directory"):
+    remedy = "set DRAGOMAN_STATE to a directory"
+    for path, problem in (
+        (tmp_path / "text", "file is not a database; put back a copy of it, or move it away"),
+        (tmp_path / "file" / FILE_NAME, remedy),
+        (tmp_path / FILE_NAME, remedy),
+    ):
+        with pytest.raises(StateUnavailable, match=problem):
             await Database(path).open()
 
 

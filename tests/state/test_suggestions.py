@@ -23,21 +23,16 @@ async def test_suggestion_is_stored_with_owner_and_time(database: Database) -> N
     ]
 
 
-@pytest.mark.parametrize(
-    ("text", "suggestion", "sentence"),
-    [
+async def test_invalid_suggestions_are_refused(database: Database) -> None:
+    store = SuggestionStore(database, SuggestionLimits(characters=10))
+    for text, suggestion, sentence in (
         ("", "x", "the text is empty"),
         ("x", " \n", "the suggestion is empty"),
         ("x" * 11, "x", "the text has 11 characters; at most 10 are kept"),
         ("x", "x\ud800", "the suggestion is not valid Unicode"),
-    ],
-)
-async def test_invalid_suggestion_is_refused(
-    database: Database, text: str, suggestion: str, sentence: str
-) -> None:
-    store = SuggestionStore(database, SuggestionLimits(characters=10))
-    with pytest.raises(InvalidSuggestion, match=f"^{sentence}$"):
-        await store.add(None, DE_EN, text, suggestion)
+    ):
+        with pytest.raises(InvalidSuggestion, match=f"^{sentence}$"):
+            await store.add(None, DE_EN, text, suggestion)
 
 
 async def test_suggestions_above_limit_are_refused(database: Database) -> None:

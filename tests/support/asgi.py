@@ -10,7 +10,7 @@ import httpx
 
 from service.bootstrap import LoadModel, running
 from service.settings import Settings
-from tests.support.shouting import load_shouting
+from tests.support.toy import load_shouting
 from tests.support.worker_processes import WORKERS, WorkersTransport, owned, shared
 
 

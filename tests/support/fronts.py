@@ -17,7 +17,7 @@ from service.loading.tokenizers import without_network
 from service.settings import Settings
 from service.workers.owner_link import OpenModel, socket_beside
 from service.workers.worker import WorkerApp
-from tests.support.shouting import Both, ByteTokenizer, load_shouting
+from tests.support.toy import Both, ByteTokenizer, load_shouting
 from tests.support.worker_processes import owned
 
 

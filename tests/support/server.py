@@ -32,8 +32,7 @@ from service.loading.loader import ModelObserver
 from service.server.http_protocol import PatientProtocol
 from service.settings import Settings
 from tests.support.programs import ROOT
-from tests.support.scripted import ScriptedBackend
-from tests.support.shouting import make_limits, make_model, shouting
+from tests.support.toy import ScriptedBackend, make_limits, make_model, shouting
 from tests.support.troubled import Trouble, Troubled
 from tests.support.worker_processes import WORKERS
 

@@ -12,6 +12,7 @@ import pytest
 
 from benchmarks.server import serving
 from models.bundle.bundle import Bundle
+from tests.support.books import read_books, series
 
 BUNDLES = Path(__file__).parents[2] / "bundles"
 WORD = re.compile(r"\w+|[.,]")
@@ -42,13 +43,17 @@ def translate(client: httpx.Client, text: str) -> str:
     return translated
 
 
-def count(client: httpx.Client, metric: str, **labels: str) -> float:
-    total = 0.0
-    for line in client.get("/metrics").text.splitlines():
-        name, _, value = line.rpartition(" ")
-        if name.startswith(metric + "{") and all(f'{k}="{v}"' in name for k, v in labels.items()):
-            total += float(value)
-    return total
+def batches(client: httpx.Client) -> tuple[float, float, float]:
+    """Sentences that joined a running batch, sentences that left one, and steps."""
+    books = read_books(client.get("/metrics").text)
+    joins = series(books, "nmt_batch_joins_total")
+    retires = series(books, "nmt_batch_retires_total")
+    steps = series(books, "nmt_decode_step_duration_seconds_count")
+    return (
+        sum(n for labels, n in joins.items() if "running" in labels),
+        sum(n for labels, n in retires.items() if "running" in labels),
+        sum(steps.values()),
+    )
 
 
 def test_captions_are_translated_in_both_directions(client: httpx.Client) -> None:
@@ -68,20 +73,17 @@ def test_concurrent_sentences_are_batched_and_translate_as_if_alone(client: http
     # All different, since equal concurrent sentences are coalesced.
     texts = [f"{caption.rstrip('.')} ({number})." for caption in CAPTIONS for number in range(8)]
     alone = [translate(client, text) for text in texts]
-    model = {"model": "general-de-en"}
-    joined = count(client, "nmt_batch_joins_total", batch="running", **model)
-    left = count(client, "nmt_batch_retires_total", batch="running", **model)
-    steps = count(client, "nmt_decode_step_duration_seconds_count", **model)
-
+    before = batches(client)
     with ThreadPoolExecutor(len(texts)) as pool:
         together = list(pool.map(lambda text: translate(client, text), texts))
 
     assert together == alone
+    joined, left, steps = (now - then for now, then in zip(batches(client), before, strict=True))
     # 64 sentences and 16 slots: most sentences joined a running batch.
-    assert count(client, "nmt_batch_joins_total", batch="running", **model) - joined > 32
-    assert count(client, "nmt_batch_retires_total", batch="running", **model) - left > 32
+    assert joined > 32
+    assert left > 32
     # Without batching, each of several hundred tokens would take a step.
-    assert count(client, "nmt_decode_step_duration_seconds_count", **model) - steps < 200
+    assert steps < 200
 
 
 def test_committed_bundle_is_complete_and_states_its_quality() -> None:
@@ -93,6 +95,28 @@ def test_committed_bundle_is_complete_and_states_its_quality() -> None:
         "BLEU",
         "chrF",
     }
+
+
+SAME = {"Mädchen": "girl", "roten": "red", "Kleid": "dress", ".": "."}
+GIRL = {
+    "de": "Ein kleines Mädchen in einem roten Kleid isst einen Apfel.",
+    "en": "A little girl in a red dress is eating an apple.",
+}
+
+
+@pytest.mark.parametrize(("source", "target"), [("de", "en"), ("en", "de")])
+def test_words_of_equal_meaning_are_aligned(client: httpx.Client, source: str, target: str) -> None:
+    body = {"source": source, "target": target, "alignment": True, "layer": "all", "head": "all"}
+    texts = {"source_text": GIRL[source], "target_text": GIRL[target]}
+    answer = client.post("/attention", json=body | texts).json()
+    words = {side: answer["alignment"][f"{side}_words"] for side in ("source", "target")}
+    linked = {
+        tuple(words[side][link[side]]["text"] for side in ("source", "target"))
+        for link in answer["alignment"]["links"]
+    }
+    assert {pair if source == "de" else pair[::-1] for pair in SAME.items()} <= linked
+    for each in answer["maps"]:
+        assert all(abs(sum(row) - 1) < 1e-4 for row in each["weights"])
 
 
 def test_any_beginning_is_kept(client: httpx.Client) -> None:

@@ -6,7 +6,6 @@ import asyncio
 import random
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -17,6 +16,7 @@ from service.engine.scheduler import Scheduler
 from service.engine.types import DecodingOptions
 from service.runtime.onnx import OnnxBackend
 from tests.support.networks import CONFIG, random_network, write_bundle
+from tests.support.programs import resident_bytes
 
 pytestmark = [
     pytest.mark.slow,
@@ -26,12 +26,6 @@ pytestmark = [
 LENGTHS = 2, 180
 ROUNDS, SENTENCES = 12, 60
 ALLOWED_GROWTH = 24 << 20
-
-
-def resident_bytes() -> int:
-    status = Path("/proc/self/status").read_text(encoding="utf-8")
-    line = next(line for line in status.splitlines() if line.startswith("VmRSS:"))
-    return int(line.split()[1]) * 1024
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import resource
 import shutil
@@ -18,14 +17,12 @@ import pytest
 from models.bundle.bundle import Bundle
 from service.commands.models import DOWNLOADS
 from tests.support.checkpoints import sentences, write_marian
-from tests.support.ctranslate2_models import package
 from tests.support.hub import Hub, running_hub
 from tests.support.programs import ROOT
 from tests.support.server import running
 
 NAME = "Helsinki-NLP/opus-mt-fr-en"
 WEIGHTS = "model.safetensors"
-PACKAGE = "fr_en.argosmodel"
 TEXT = sentences("source", 1, seed=11)[0]
 
 
@@ -94,30 +91,6 @@ def test_pair_is_fetched_despite_an_interruption_imported_and_served(
     assert hub.requests == []
 
 
-@pytest.mark.slow
-def test_package_of_argos_is_fetched_imported_and_served(
-    hub: Hub, bundles: Path, tmp_path: Path
-) -> None:
-    content = package(tmp_path)
-    entry = {
-        "from_code": "fr",
-        "to_code": "en",
-        "package_version": "1.9",
-        "links": [f"{hub.address}/files/{PACKAGE}"],
-    }
-    hub.files |= {"index.json": json.dumps([entry]).encode(), PACKAGE: content}
-    settings = {"models": "argos:fr-en", "argos_index": f"{hub.address}/files/index.json"}
-    # An earlier command was interrupted.
-    hub.cut[PACKAGE] = len(content) // 2
-    (error,) = added(bundles, settings)
-    assert "the same command continues where this one stopped" in error
-    with running(bundles, "--real", **settings) as server:
-        assert translated(server.address)
-    assert hub.ranges_of(PACKAGE) == ["", f"bytes={len(content) // 2}-"]
-    origin = Bundle.open(bundles / "argos-fr-en").manifest.provenance.origin
-    assert origin == "argos:fr-en, version 1.9"
-
-
 def limit_file_sizes() -> None:
     """The kernel refuses to write further bytes, as on a full disk."""
     size = 20_000
@@ -126,7 +99,7 @@ def limit_file_sizes() -> None:
 
 @pytest.mark.slow
 def test_each_failure_is_one_line_and_leaves_nothing_half_imported(
-    hub: Hub, bundles: Path, checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    hub: Hub, bundles: Path, checkpoint: Path, tmp_path: Path
 ) -> None:
     def refusal(model: str = "fr-en", **options: Any) -> str:
         (line,) = added(bundles, {"models": model}, **options)
@@ -134,16 +107,10 @@ def test_each_failure_is_one_line_and_leaves_nothing_half_imported(
         assert list(bundles.glob("[!.]*")) == []
         return line
 
-    with monkeypatch.context() as offline:
-        offline.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
-        assert "cannot be fetched from http://127.0.0.1:9" in refusal()
     hub.absent.add("source.spm")
     assert "it answers 404 for source.spm" in refusal()
     hub.absent.clear()
     assert "cannot be stored" in refusal(preexec_fn=limit_file_sizes)
-    hub.wrong.add(WEIGHTS)
-    assert f"{WEIGHTS} of {NAME} has another hash" in refusal()
-    hub.wrong.clear()
     # The stand-in has one commit only, whose files would be kept.
     shutil.rmtree(bundles / DOWNLOADS)
     incomplete = tmp_path / "incomplete"

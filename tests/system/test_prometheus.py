@@ -28,7 +28,7 @@ from service.observability.model_series import unit_of
 from tests.support import nvml
 from tests.support.programs import ROOT
 from tests.support.server import Server, running
-from tests.support.shouting import put_broken_bundle
+from tests.support.toy import put_broken_bundle
 from tests.support.waiting import cancelled
 from tests.support.watching import PROMETHEUS, PanelQuery, operands, queries, rules, variables
 
@@ -254,7 +254,7 @@ def documented() -> list[tuple[str, str, str]]:
 
 
 def test_every_documented_metric_is_scraped_with_help_and_unit(
-    prometheus: PrometheusClient,
+    watched: Watched, prometheus: PrometheusClient
 ) -> None:
     known = prometheus.get("metadata")
     scraped = {
@@ -268,6 +268,14 @@ def test_every_documented_metric_is_scraped_with_help_and_unit(
     }
     for name, kind, _ in documented():
         assert prometheus.values(name + ("_count" if kind == "histogram" else "")), name
+    outcome = subprocess.run(
+        ["promtool", "check", "metrics"],
+        input=watched.exposed,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (outcome.returncode, outcome.stdout + outcome.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("query", queries(), ids=lambda query: query.place)
@@ -277,29 +285,27 @@ def test_every_query_of_every_dashboard_returns_data(
     assert prometheus.values(chosen(query.expression)), query.expression
 
 
-@pytest.mark.parametrize("query", variables(), ids=lambda query: query.place)
-def test_every_dashboard_variable_has_values(
-    prometheus: PrometheusClient, query: PanelQuery
+def test_variables_operands_of_alerts_and_recorded_series_have_values(
+    prometheus: PrometheusClient,
 ) -> None:
-    wanted = re.fullmatch(r"label_values\((.+), (\w+)\)", chosen(query.expression))
-    assert wanted, "as Grafana reads it"
-    # Grafana sends the same query.
-    found = prometheus.get(f"label/{wanted[2]}/values", **{"match[]": wanted[1]})
-    assert found
-    assert found in (["dragoman"], [MODEL]) or all(":" in instance for instance in found)
-
-
-@pytest.mark.parametrize("name", rules("alert"))
-def test_operands_of_alerts_exist_before_the_alerts_fire(
-    prometheus: PrometheusClient, name: str
-) -> None:
-    for operand in operands(rules("alert")[name]["expr"]):
-        assert prometheus.values(operand), operand
-
-
-@pytest.mark.parametrize("name", rules("record"))
-def test_recorded_series_exist(prometheus: PrometheusClient, name: str) -> None:
-    assert prometheus.values(name)
+    for query in variables():
+        wanted = re.fullmatch(r"label_values\((.+), (\w+)\)", chosen(query.expression))
+        assert wanted, "as Grafana reads it"
+        # Grafana sends the same query.
+        found = prometheus.get(f"label/{wanted[2]}/values", **{"match[]": wanted[1]})
+        assert found, query.place
+        assert found in (["dragoman"], [MODEL]) or all(":" in instance for instance in found)
+    for rule in rules("alert").values():
+        for operand in operands(rule["expr"]):
+            assert prometheus.values(operand), operand
+    for name in rules("record"):
+        assert prometheus.values(name), name
+    name = "nmt_request_duration_seconds_bucket"
+    found = prometheus.get("query_exemplars", query=name, start=prometheus.began, end=time.time())
+    exemplars = [exemplar for series in found for exemplar in series["exemplars"]]
+    assert exemplars
+    for each in exemplars:
+        assert re.fullmatch(r"[0-9a-f]{32}", each["labels"]["trace_id"])
 
 
 def test_prometheus_evaluates_every_rule_and_sees_the_broken_bundle(
@@ -335,26 +341,3 @@ def test_metrics_reflect_the_requests(prometheus: PrometheusClient) -> None:
     assert 0 < last("nmt_kv_cache_bytes") < last("nmt_kv_cache_limit_bytes") == 2048 << 20
     assert last("nmt_engine_busy_seconds_total") > 0
     assert last('nmt_device_memory_bytes{kind="used"}') == 20 << 30
-
-
-def test_traced_request_is_linked_from_its_duration_by_exemplar(
-    prometheus: PrometheusClient,
-) -> None:
-    query = "nmt_request_duration_seconds_bucket"
-    found = prometheus.get("query_exemplars", query=query, start=prometheus.began, end=time.time())
-    examples = [exemplar for series in found for exemplar in series["exemplars"]]
-    assert examples
-    for example in examples:
-        assert re.fullmatch(r"[0-9a-f]{32}", example["labels"]["trace_id"])
-
-
-def test_promtool_accepts_the_metrics(watched: Watched) -> None:
-    outcome = subprocess.run(
-        ["promtool", "check", "metrics"],
-        input=watched.exposed,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert outcome.returncode == 0, outcome.stdout + outcome.stderr
-    assert outcome.stdout + outcome.stderr == ""

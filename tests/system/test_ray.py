@@ -19,9 +19,9 @@ from typing import Any
 
 import httpx
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
 from service.catalogue.errors import NotReady
+from tests.support.books import Books, accepted, outcomes, read_books, series
 from tests.support.programs import ROOT
 from tests.support.ray_server import MARK, RayServer, processes_of, running
 from tests.support.waiting import wait_until
@@ -43,28 +43,17 @@ TEXTS = [
 ]
 
 
-class Books:
-    """The metrics of one replica, by name and labels."""
+def started(books: Books) -> float:
+    return books["process_start_time_seconds", ()]
 
-    def __init__(self, port: int) -> None:
-        text = httpx.get(f"http://127.0.0.1:{port}/metrics", timeout=10).text
-        self.samples = [s for f in text_string_to_metric_families(text) for s in f.samples]
 
-    def sum(self, name: str, **labels: str) -> float:
-        found = [s for s in self.samples if s.name == name]
-        return sum(s.value for s in found if labels.items() <= s.labels.items())
+def translated(books: Books) -> float:
+    found = series(books, "nmt_requests_total").items()
+    return sum(n for (_, outcome, route), n in found if (outcome, route) == ("ok", "/translate"))
 
-    @property
-    def started(self) -> float:
-        return self.sum("process_start_time_seconds")
 
-    @property
-    def translated(self) -> float:
-        return self.sum("nmt_requests_total", route="/translate", outcome="ok")
-
-    def balance(self) -> bool:
-        answered = self.sum("nmt_requests_total") + self.sum("nmt_requests_running")
-        return self.sum("nmt_requests_accepted_total") == answered
+def balance(books: Books) -> bool:
+    return accepted(books) == sum(outcomes(books).values()) + books["nmt_requests_running", ()]
 
 
 @dataclass
@@ -111,8 +100,8 @@ def aftermath(tmp_path_factory: pytest.TempPathFactory) -> Aftermath:
                 each.result()
         wait_until(lambda: len(replicas(server) - {killed}) == REPLICAS)
         wait_until(lambda: len(books(range_)) == REPLICAS)
-        successor = max(books(range_).items(), key=lambda each: each[1].started)[0]
-        wait_until(lambda: asked_once_more(server) and Books(successor).translated > 0)
+        successor = max(books(range_).items(), key=lambda each: started(each[1]))[0]
+        wait_until(lambda: asked_once_more(server) and translated(books(range_)[successor]) > 0)
         return Aftermath(
             heard,
             before,
@@ -123,32 +112,23 @@ def aftermath(tmp_path_factory: pytest.TempPathFactory) -> Aftermath:
         )
 
 
-def test_both_replicas_answer(aftermath: Aftermath) -> None:
-    assert len(aftermath.before) == REPLICAS
-    assert all(each.translated > 0 for each in aftermath.before.values())
-
-
 def test_every_request_is_answered_if_the_client_retries(aftermath: Aftermath) -> None:
     assert len(aftermath.heard.translations) == REQUESTS
     assert all(text.startswith("A") for text in aftermath.heard.translations)
-
-
-def test_only_503_is_returned_and_always_with_retry_after(aftermath: Aftermath) -> None:
     assert {status for status, _ in aftermath.heard.refused} <= {503}
     assert all(after is not None for _, after in aftermath.heard.refused)
 
 
-def test_a_killed_replica_is_replaced(aftermath: Aftermath) -> None:
+def test_a_killed_replica_is_replaced_and_metrics_of_each_balance(aftermath: Aftermath) -> None:
     before, after = aftermath.replicas
     assert aftermath.killed not in after
     assert len(after) == REPLICAS
     assert len(after - before) == 1
-
-
-def test_metrics_of_each_replica_balance(aftermath: Aftermath) -> None:
-    assert all(each.balance() for each in (*aftermath.before.values(), *aftermath.after.values()))
-    survivors = {each.started for each in aftermath.before.values()}
-    assert sum(each.started in survivors for each in aftermath.after.values()) == REPLICAS - 1
+    assert len(aftermath.before) == REPLICAS
+    assert all(translated(each) > 0 for each in aftermath.before.values())
+    assert all(balance(each) for each in (*aftermath.before.values(), *aftermath.after.values()))
+    survivors = {started(each) for each in aftermath.before.values()}
+    assert sum(started(each) in survivors for each in aftermath.after.values()) == REPLICAS - 1
 
 
 @pytest.fixture
@@ -230,7 +210,8 @@ def books(ports: range) -> dict[int, Books]:
     found = {}
     for port in ports:
         with contextlib.suppress(httpx.TransportError):
-            found[port] = Books(port)
+            text = httpx.get(f"http://127.0.0.1:{port}/metrics", timeout=10).text
+            found[port] = read_books(text)
     return found
 
 

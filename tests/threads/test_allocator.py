@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from pathlib import Path
 
 import pytest
 
 from service.threads.allocator import give_memory_back
+from tests.support.programs import resident_bytes
 
 
 @pytest.mark.skipif(
@@ -24,8 +24,3 @@ def test_free_memory_between_live_blocks_is_returned() -> None:
     give_memory_back()
     assert len(kept) == 80
     assert resident_bytes() < full - (32 << 20)
-
-
-def resident_bytes() -> int:
-    status = Path("/proc/self/status").read_text(encoding="utf-8")
-    return int(status.split("VmRSS:")[1].split()[0]) * 1024

@@ -65,17 +65,13 @@ async def test_callers_alternate_at_a_single_turn() -> None:
     assert calls.begun == ["a", "b", "a", "b", "a", "a"]
 
 
-async def test_unknown_callers_hold_every_turn() -> None:
+async def test_unknown_callers_hold_every_turn_and_cancelled_calls_free_theirs() -> None:
     calls = Calls(2)
     tasks = [calls.ask(None) for _ in range(2)]
     await settle()
     assert calls.running == [None, None]
     await calls.release(2)
     await asyncio.gather(*tasks)
-
-
-async def test_cancelled_calls_free_their_place() -> None:
-    calls = Calls(2)
     first, second = calls.ask("a"), calls.ask("a")
     await settle()
     first.cancel()

@@ -22,7 +22,7 @@ from service.inspection.attention import (
     select_maps,
 )
 from service.translation.errors import InvalidOption
-from tests.support.shouting import EOS, TARGET_LENGTH, ByteTokenizer, make_manifest, make_model
+from tests.support.toy import EOS, TARGET_LENGTH, ByteTokenizer, make_manifest, make_model
 
 TOKENIZER = ByteTokenizer()
 

@@ -11,8 +11,7 @@ from models.bundle.manifest import SentenceLimits
 from service.catalogue.attention_reader import AttentionReader, TargetTooLong
 from service.engine.errors import BackendFailed, EngineStopped, SentenceTooLong
 from service.runtime.backend import AttentionMaps
-from tests.support.scripted import ScriptedAttention
-from tests.support.shouting import BOS, EOS, shouting
+from tests.support.toy import BOS, EOS, ScriptedAttention, shouting
 from tests.support.waiting import cancelled, until
 
 LIMITS = SentenceLimits(source_length=4, target_length=3)

@@ -26,27 +26,27 @@ from service.text.types import LanguagePair, Term
 from service.translation.decoding import DecodingOverrides
 from service.translation.local_translator import LocalTranslator
 from service.translation.types import TranslateRequest
-from tests.support.directed import (
+from tests.support.toy import (
+    EOS,
     LOUD,
     LOUD_PIECE,
     SOFT,
     SOFT_PIECE,
-    OneEach,
-    directed,
-    shifting,
-    two_directions,
-)
-from tests.support.offering import offering, translator_of
-from tests.support.scripted import ScriptedAttention, ScriptedBackend
-from tests.support.shouting import (
-    EOS,
     SOURCE_LENGTH,
     Both,
     ByteTokenizer,
+    OneEach,
+    ScriptedAttention,
+    ScriptedBackend,
+    directed,
     make_attention,
     make_limits,
     make_manifest,
     make_model,
+    offering,
+    shifting,
+    translator_of,
+    two_directions,
 )
 
 DE_EN, EN_DE = LanguagePair("de", "en"), LanguagePair("en", "de")

@@ -26,17 +26,20 @@ from service.text.types import Term
 from service.translation.decoding import DecodingOverrides
 from service.translation.local_translator import LocalTranslator
 from service.translation.types import Part, TranslateRequest, Translation
-from tests.support.offering import offering, translator_of
-from tests.support.scripted import Script, ScriptedAttention, ScriptedBackend
-from tests.support.shouting import (
+from tests.support.toy import (
     EOS,
     UNK,
     Both,
     ByteTokenizer,
+    Script,
+    ScriptedAttention,
+    ScriptedBackend,
     make_limits,
     make_manifest,
     make_model,
+    offering,
     shouting,
+    translator_of,
 )
 
 (ZERO,) = ByteTokenizer().encode("0")

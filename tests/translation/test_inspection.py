@@ -21,8 +21,7 @@ from service.loading.discovery import discover
 from service.text.types import LanguagePair
 from service.translation.errors import InvalidOption, InvalidText, Overloaded
 from service.translation.types import Leg, TranslatedSentence, Translation
-from tests.support.scripted import log_softmax
-from tests.support.shouting import BOS, EOS, ByteTokenizer, load_found, put_bundle, shouting
+from tests.support.toy import BOS, EOS, ByteTokenizer, load_found, log_softmax, put_bundle, shouting
 from tests.support.waiting import cancelled, until
 
 TOKENIZER = ByteTokenizer()

@@ -17,7 +17,7 @@ from service.translation.decoding import DecodingOverrides
 from service.translation.preparing import Job, prepare
 from service.translation.request_reader import RequestReader
 from service.translation.text_pool import Abandoned
-from tests.support.shouting import Both, ByteTokenizer, make_manifest, make_model
+from tests.support.toy import Both, ByteTokenizer, make_manifest, make_model
 
 SENTENCES = 40
 TEXT = parse("\n".join(f"satz {number}" for number in range(SENTENCES)))

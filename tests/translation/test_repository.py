@@ -15,7 +15,7 @@ from service.engine.errors import EngineStopped
 from service.engine.types import DecodingOptions
 from service.loading.discovery import discover
 from service.text.types import LanguagePair
-from tests.support.shouting import EOS, load_found, put_broken_bundle, put_bundle
+from tests.support.toy import EOS, load_found, put_broken_bundle, put_bundle
 from tests.support.waiting import cancelled, until
 
 DE_EN = LanguagePair("de", "en")

@@ -9,10 +9,17 @@ import pytest
 
 from service.catalogue.loaded_model import DirectedModel, LoadedModel
 from service.translation.types import TranslateRequest
-from tests.support.directed import directed, two_directions
-from tests.support.offering import offering, translator_of
-from tests.support.scripted import ScriptedBackend
-from tests.support.shouting import Both, ByteTokenizer, make_limits, make_model
+from tests.support.toy import (
+    Both,
+    ByteTokenizer,
+    ScriptedBackend,
+    directed,
+    make_limits,
+    make_model,
+    offering,
+    translator_of,
+    two_directions,
+)
 
 
 class NormalisingTokenizer(ByteTokenizer):

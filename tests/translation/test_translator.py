@@ -30,10 +30,17 @@ from service.translation.tasks import deadline
 from service.translation.types import Part, TranslateRequest
 from tests.engine.watching import GatedBackend
 from tests.support.cycles import without_cycles
-from tests.support.offering import offering, translator_of
 from tests.support.raising import raiser
-from tests.support.scripted import ScriptedBackend
-from tests.support.shouting import endless, make_limits, make_manifest, make_model, shouting
+from tests.support.toy import (
+    ScriptedBackend,
+    endless,
+    make_limits,
+    make_manifest,
+    make_model,
+    offering,
+    shouting,
+    translator_of,
+)
 from tests.support.waiting import cancelled, until
 
 DE_EN = LanguagePair("de", "en")

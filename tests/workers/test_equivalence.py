@@ -29,7 +29,7 @@ from service.settings import Settings
 from service.state.database import FILE_NAME, Database
 from service.state.keys import KeyStore
 from tests.support.fronts import owning, worker_of
-from tests.support.shouting import put_bundle
+from tests.support.toy import put_bundle
 
 pytestmark = pytest.mark.slow
 

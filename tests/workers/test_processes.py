@@ -18,7 +18,7 @@ from fastapi import FastAPI, Request
 from starlette.responses import Response, StreamingResponse
 
 from tests.support.server import Server, running
-from tests.support.shouting import put_bundle
+from tests.support.toy import put_bundle
 from tests.support.worker_processes import ROOT, Workers, WorkersTransport, owned, started
 
 pytestmark = pytest.mark.slow

@@ -23,7 +23,7 @@ from service.workers.messages import Close, Decode, FromWorker
 from service.workers.worker import WorkerApp
 from tests.support.books import accepted, assert_no_sentence_is_left, outcomes, read_books
 from tests.support.fronts import open_shouting, owning, ready, worker_of
-from tests.support.shouting import put_bundle
+from tests.support.toy import put_bundle
 
 PLAIN = {"q": ["ein wort. noch eins.", "zwei"], "source": "de", "target": "en"}
 

@@ -69,32 +69,39 @@ def _sentences(seed: int, count: int) -> list[str]:
 
 _PLAIN = {"source": "de", "target": "en"}
 
+
+def _post(body: bytes, content_type: str = "application/json") -> Request:
+    return Request("POST", "/translate", body, content_type)
+
+
+def _get(path: str) -> Request:
+    return Request("GET", path)
+
+
+def _pair(path: str, seed: int, words: int, **fields: object) -> Request:
+    """A request about a source and a target of so many words."""
+    text = _words(seed, words)
+    return as_json(path, **_PLAIN, source_text=text, target_text=text, **fields)
+
+
 # Size of the input.
+_FORM = "application/x-www-form-urlencoded"
+_HEADERS = "".join(f"x-{n}: {'a' * 90}\r\n" for n in range(600))
+_4000_TEXTS = [("text", f"Hund {n}") for n in range(4000)]
+_SHORT_SUPPRESSED = [f"wort {n:4}" for n in range(100)]
 for _name, _requests in {
     "1,000 sentences, 100 suppressed texts of 18,000 characters": lambda: [
         translate(_sentences(1, 1000), suppress_sequences=["a" * 18_000] * 100)
     ],
     "20 short sentences, 100 suppressed texts of 10 characters": lambda: (
-        [translate(_sentences(2, 20), suppress_sequences=[f"wort {n:4}" for n in range(100)])] * 8
+        [translate(_sentences(2, 20), suppress_sequences=_SHORT_SUPPRESSED)] * 8
     ),
     "six requests of 100,000 characters": lambda: (
         translate(" ".join(_sentences(n, 1800))) for n in range(6)
     ),
-    "form of 2 MB of %41": lambda: (
-        [
-            Request(
-                "POST",
-                "/translate",
-                b"source=de&target=en&q=" + b"%41" * 690_000,
-                "application/x-www-form-urlencoded",
-            )
-        ]
-        * 8
-    ),
+    "form of 2 MB of %41": lambda: [_post(b"source=de&target=en&q=" + b"%41" * 690_000, _FORM)] * 8,
     "target_prefix of 900 kB": lambda: [translate("Ein Hund.", target_prefix="a " * 450_000)] * 4,
-    "OpenAPI document 200 times": lambda: [
-        Request("GET", f"/openapi.json?{n}") for n in range(200)
-    ],
+    "OpenAPI document 200 times": lambda: (_get(f"/openapi.json?{n}") for n in range(200)),
     "1,024 texts of 97 characters, language unknown": lambda: (
         [translate([each.ljust(97, "x") for each in _sentences(3, 1024)], source="auto")] * 4
     ),
@@ -104,55 +111,29 @@ for _name, _requests in {
     ),
     "1 MB of brackets, of keys, of digits in JSON": lambda: (
         [
-            Request("POST", "/translate", b'{"q":' + b"[" * 1_000_000),
+            _post(b'{"q":' + b"[" * 1_000_000),
             as_json("/translate", **{f"k{n}": n for n in range(150_000)}, **_PLAIN, q="Hund"),
-            Request("POST", "/translate", b'{"q":"Hund","beam_size":' + b"9" * 1_900_000 + b"}"),
-            Request("POST", "/translate", b'{"q":["' + b'","' * 600_000 + b'"]}'),
+            _post(b'{"q":"Hund","beam_size":' + b"9" * 1_900_000 + b"}"),
+            _post(b'{"q":["' + b'","' * 600_000 + b'"]}'),
         ]
         * 3
     ),
     "form of 4,000 fields": lambda: (
-        [
-            form(
-                "/v2/translate",
-                [("text", f"Hund {n}") for n in range(4000)] + [("target_lang", "EN")],
-            )
-        ]
-        * 6
+        [form("/v2/translate", [*_4000_TEXTS, ("target_lang", "EN")])] * 6
     ),
     "query string of 60 kB": lambda: (
-        [Request("GET", "/v2/translate?target_lang=EN&text=" + "%C3%A4" * 10_000)] * 20
+        [_get("/v2/translate?target_lang=EN&text=" + "%C3%A4" * 10_000)] * 20
     ),
-    "/detect with 100,000 characters": lambda: [
+    "/detect with 100,000 characters": lambda: (
         form("/detect", [("q", " ".join(_sentences(n, 1800)))]) for n in range(20)
-    ],
-    "/score and /attention of the longest sentence": lambda: [
-        as_json(path, **_PLAIN, source_text=_words(n, 150), target_text=_words(n, 150))
-        for n in range(6)
-        for path in ("/score", "/attention")
-    ],
-    "head of 60 kB": lambda: (
-        [
-            Request(
-                "GET",
-                "/livez HTTP/1.1\r\n"
-                + "\r\n".join(f"x-{n}: {'a' * 90}" for n in range(600))
-                + "\r\nx-last:",
-            )
-        ]
-        * 30
     ),
-    "alignment tables: /attention as PNG of every head": lambda: [
-        as_json(
-            "/attention",
-            **_PLAIN,
-            source_text=_words(n, 60),
-            target_text=_words(n, 60),
-            format="png",
-            kind="cross",
-        )
-        for n in range(4)
-    ],
+    "/score and /attention of the longest sentence": lambda: (
+        _pair(path, n, 150) for n in range(6) for path in ("/score", "/attention")
+    ),
+    "head of 60 kB": lambda: [_get("/livez HTTP/1.1\r\n" + _HEADERS + "x-last:")] * 30,
+    "alignment tables: /attention as PNG of every head": lambda: (
+        _pair("/attention", n, 60, format="png", kind="cross") for n in range(4)
+    ),
 }.items():
     sending("size", _name, _requests)
 
@@ -244,11 +225,11 @@ for _name, _requests in {
         for n in range(2000)
     ),
     "2,000 keys and ids of requests": lambda: (
-        Request("GET", f"/languages HTTP/1.1\r\nx-request-id: id-{n}\r\nx-api-key: key-{n}\r\nx:")
+        _get(f"/languages HTTP/1.1\r\nx-request-id: id-{n}\r\nx-api-key: key-{n}\r\nx:")
         for n in range(2000)
     ),
     "1,000 translations asked for by a wrong id": lambda: (
-        Request("GET", f"/translations/{n:032x}/attention") for n in range(1000)
+        _get(f"/translations/{n:032x}/attention") for n in range(1000)
     ),
     "2,000 short texts of unknown language": lambda: (
         translate(f"wort{n}", source="auto") for n in range(2000)
@@ -281,16 +262,18 @@ def _xml(text: str, **fields: object) -> Request:
     return _deepl(text, tag_handling="xml", **fields)
 
 
+_ENTITIES = "".join(f'<!ENTITY b{n} "{f"&b{n - 1};" * 10}">' for n in range(1, 10))
+"""Nine entities, each of ten of the one before; the first of ``b0``, which is another's."""
+_ROOT_ENTITY = '<!ENTITY b0 "bbbbbbbbbb">'
+_PASSWORDS = '<!DOCTYPE a [<!ENTITY b SYSTEM "file:///etc/passwd">]><a>&b;</a>'
+_NAMES = [f"a{n}" for n in range(900)]
 for _name, _make in (
     ("<p>a 25,000 times", lambda: _html("<p>a" * 24_900)),
     (
-        "12,000 tags in a sentence, eight hypotheses",
+        "12,000 tags in a sentence, 8 hypotheses",
         lambda: _html("<b>a</b> " * 11_000, num_hypotheses=8),
     ),
-    (
-        "900 tags in a sentence, eight hypotheses",
-        lambda: _html("<b>Hund</b> " * 450, num_hypotheses=8),
-    ),
+    ("900 tags in a sentence, 8 hypotheses", lambda: _html("<b>Hund</b> " * 450, num_hypotheses=8)),
     ("33,000 open elements", lambda: _html("<b>" * 33_000)),
     ("24,000 ends without beginnings", lambda: _html("</b>" * 24_900)),
     ("an attribute of 95 kB", lambda: _html(f'<a title="{"x " * 47_000}">Hund</a>')),
@@ -305,20 +288,10 @@ for _name, _make in (
     ("14,000 closed elements in XML", lambda: _xml("<b>a" * 12_000 + "</b>" * 12_000)),
     (
         "entities of entities",
-        lambda: _xml(
-            '<!DOCTYPE a [<!ENTITY b "bbbbbbbbbb">'
-            + "".join(f'<!ENTITY b{n} "{f"&b{n - 1 or str()};" * 10}">' for n in range(1, 10))
-            + "]><a>&b9;</a>"
-        ),
+        lambda: _xml(f"<!DOCTYPE a [{_ROOT_ENTITY}{_ENTITIES}]><a>&b9;</a>"),
     ),
-    (
-        "an entity of a file",
-        lambda: _xml('<!DOCTYPE a [<!ENTITY b SYSTEM "file:///etc/passwd">]><a>&b;</a>'),
-    ),
-    (
-        "1,000 names of tags to ignore",
-        lambda: _xml("<a1>x</a1>" * 9_000, ignore_tags=[f"a{n}" for n in range(900)]),
-    ),
+    ("an entity of a file", lambda: _xml(_PASSWORDS)),
+    ("1,000 names of tags to ignore", lambda: _xml("<a1>x</a1>" * 9_000, ignore_tags=_NAMES)),
     ("references to characters", lambda: _xml("&#x10ffff;&#0;" * 7_000)),
     ("33,000 placeholders in HTML", lambda: _html("{0}" * 33_000)),
 ):
@@ -333,6 +306,9 @@ def _docx(body: str, first: str = "") -> bytes:
     return zip_of(**parts)
 
 
+_TIMES = b"00:00:00,000 --> 00:00:01,000\n"
+_RUNS = "<w:r><w:t>a</w:t></w:r>"
+_TABLE, _TABLE_END = "<w:tbl><w:tr><w:tc>", "</w:tc></w:tr></w:tbl>"
 for _filename, _name, _content in (
     ("a.txt", "a line of 200,000 x U+2039", lambda: ("\u2039" * 200_000).encode()),
     ("a.html", "500,000 x <i>", lambda: b"<i>" * 500_000),
@@ -345,51 +321,20 @@ for _filename, _name, _content in (
     ),
     ("a.docx", "zip bomb of 250 MB", lambda: zip_of(**{"word/document.xml": bytes(250 << 20)})),
     ("a.docx", "20,000 entries", lambda: zip_of(**{f"e{n}": b"" for n in range(20_000)})),
-    (
-        "a.docx",
-        "200,000 runs",
-        lambda: _docx("<w:p>" + "<w:r><w:t>a</w:t></w:r>" * 200_000 + "</w:p>"),
-    ),
-    (
-        "a.docx",
-        "50,000 nested tables",
-        lambda: _docx("<w:tbl><w:tr><w:tc>" * 50_000 + "</w:tc></w:tr></w:tbl>" * 50_000),
-    ),
-    (
-        "a.docx",
-        "entities of entities",
-        lambda: _docx(
-            "<w:p/>",
-            "<!DOCTYPE a ["
-            + "".join(f'<!ENTITY b{n} "{f"&b{n - 1};" * 10}">' for n in range(1, 10))
-            + "]>",
-        ),
-    ),
+    ("a.docx", "200,000 runs", lambda: _docx(f"<w:p>{_RUNS * 200_000}</w:p>")),
+    ("a.docx", "50,000 nested tables", lambda: _docx(_TABLE * 50_000 + _TABLE_END * 50_000)),
+    ("a.docx", "entities of entities", lambda: _docx("<w:p/>", f"<!DOCTYPE a [{_ENTITIES}]>")),
     ("a.html", "200,000 nested elements", lambda: b"<div>" * 200_000),
     ("a.html", "500,000 attributes", lambda: b"<a " + b"b=c " * 500_000 + b">a</a>"),
     (
         "a.srt",
         "100,000 captions",
-        lambda: b"".join(
-            b"%d\n00:00:00,000 --> 00:00:01,000\nHund\n\n" % n for n in range(100_000)
-        ),
+        lambda: b"".join(b"%d\n%sHund\n\n" % (n, _TIMES) for n in range(100_000)),
     ),
-    (
-        "a.srt",
-        "one caption of 2 MB",
-        lambda: b"1\n00:00:00,000 --> 00:00:01,000\n" + b"Hund " * 400_000,
-    ),
+    ("a.srt", "one caption of 2 MB", lambda: b"1\n" + _TIMES + b"Hund " * 400_000),
     ("a.md", "20,000 nested quotations", lambda: b">" * 20_000 + b"a"),
-    (
-        "a.md",
-        "49,000 backticks of growing length",
-        lambda: b" ".join(b"`" * n for n in range(1, 300)),
-    ),
-    (
-        "a.md",
-        "table of 10,000 columns",
-        lambda: b"|a" * 10_000 + b"|\n" + b"|-" * 10_000 + b"|\n",
-    ),
+    ("a.md", "300 spans of growing length", lambda: b" ".join(b"`" * n for n in range(1, 300))),
+    ("a.md", "table of 10,000 columns", lambda: b"|a" * 10_000 + b"|\n" + b"|-" * 10_000 + b"|\n"),
     ("a.txt", "1,000,000 lines", lambda: b"a\n" * 1_000_000),
 ):
     sending(
@@ -462,6 +407,7 @@ async def _term_for_every_word(target: Target) -> None:
     )
 
 
+_DICTIONARY = {"source_lang": "de", "target_lang": "en", "entries": "a\tb"}
 for _name, _requests in {
     "20 glossaries of 5,381 terms made": lambda: [
         _glossary(_nested_terms()[1], str(n)) for n in range(20)
@@ -470,19 +416,11 @@ for _name, _requests in {
         _glossary("\n".join(f"{'a' * 990}{n}\tb" for n in range(1900)), str(n)) for n in range(4)
     ],
     "one term in 2 MB of lines": lambda: (
-        [
-            _glossary("a\tb\n" * 400_000),
-            _glossary("\n" * 1_900_000 + "a\tb"),
-            _glossary("a" * 1_900_000),
-        ]
-        * 3
+        _glossary(terms)
+        for terms in ("a\tb\n" * 400_000, "\n" * 1_900_000 + "a\tb", "a" * 1_900_000) * 3
     ),
     "2 MB of CSV: quotation marks, columns": lambda: (
-        [
-            _glossary('"' * 1_900_000, entries_format="csv"),
-            _glossary("a," * 900_000, entries_format="csv"),
-        ]
-        * 3
+        _glossary(terms, entries_format="csv") for terms in ('"' * 1_900_000, "a," * 900_000) * 3
     ),
     "letters of regular expressions": lambda: (
         [_glossary("\n".join(f"(a+)+{n}$\t.*{n}" for n in range(5000)))] * 4
@@ -493,30 +431,20 @@ for _name, _requests in {
                 "/v3/glossaries",
                 [("name", "a")]
                 + [
-                    (f"dictionaries[{n}].{field}", value)
+                    (f"dictionaries[{n}].{k}", v)
                     for n in range(999)
-                    for field, value in (
-                        ("source_lang", "de"),
-                        ("target_lang", "en"),
-                        ("entries", "a\tb"),
-                    )
+                    for k, v in _DICTIONARY.items()
                 ],
             )
         ]
         * 8
     ),
     "name of 1 MB, without entries, wrong languages": lambda: (
-        [
-            _glossary("a\tb", "n" * 1_000_000),
-            _glossary(""),
-            _glossary("a\tb", source_lang="X" * 60),
-        ]
+        [_glossary("a\tb", "n" * 1_000_000), _glossary(""), _glossary("a\tb", source_lang="X" * 60)]
         * 20
     ),
     "2,000 glossaries kept": lambda: (_glossary(f"a{n}\tb", str(n)) for n in range(2000)),
-    "200 lists of all glossaries": lambda: (
-        Request("GET", f"/v{2 + n % 2}/glossaries") for n in range(200)
-    ),
+    "200 lists of all glossaries": lambda: (_get(f"/v{2 + n % 2}/glossaries") for n in range(200)),
     "glossaries that do not exist": lambda: (
         _with_glossary(f"{n:08x}-0000-0000-0000-000000000000", "Hund") for n in range(500)
     ),
@@ -535,40 +463,19 @@ def _sockets(data: bytes, count: int, seconds: float) -> Run:
 
 
 _HEAD = b"POST /translate HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\n"
+_CHUNKED = _HEAD + b"transfer-encoding: chunked\r\n\r\n"
+_UPGRADE = b"GET / HTTP/1.1\r\nhost: a\r\nupgrade: websocket\r\nconnection: upgrade\r\n\r\n"
+_OPENAPI = b"GET /openapi.json HTTP/1.1\r\nhost: a\r\n\r\n"
+_TWO_LENGTHS = _HEAD + b"content-length: 4\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n"
 for _name, _data, _count, _seconds in (
     ("300 connections without a request", b"", 300, 3.0),
     ("300 half heads", b"GET /livez HT", 300, 3.0),
     ("300 bodies that do not come", _HEAD + b"content-length: 1000000\r\n\r\n{", 300, 3.0),
-    (
-        "500 resets after the request",
-        translate("Ein Hund läuft.").encode()[0] + translate("Ein Hund läuft.").encode()[1],
-        500,
-        0.0,
-    ),
-    (
-        "1,000 requests in one connection, no answer read",
-        b"GET /openapi.json HTTP/1.1\r\nhost: a\r\n\r\n" * 1000,
-        4,
-        3.0,
-    ),
-    (
-        "two lengths",
-        _HEAD + b"content-length: 4\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
-        100,
-        0.2,
-    ),
-    (
-        "a chunk of 2**60 bytes",
-        _HEAD + b"transfer-encoding: chunked\r\n\r\nfffffffffffffff\r\n",
-        100,
-        0.5,
-    ),
-    (
-        "chunks of one byte",
-        _HEAD + b"transfer-encoding: chunked\r\n\r\n" + b"1\r\na\r\n" * 200_000,
-        4,
-        2.0,
-    ),
+    ("500 resets after the request", b"".join(translate("Ein Hund läuft.").encode()), 500, 0.0),
+    ("1,000 requests in one connection, no answer read", _OPENAPI * 1000, 4, 3.0),
+    ("two lengths", _TWO_LENGTHS, 100, 0.2),
+    ("a chunk of 2**60 bytes", _CHUNKED + b"fffffffffffffff\r\n", 100, 0.5),
+    ("chunks of one byte", _CHUNKED + b"1\r\na\r\n" * 200_000, 4, 2.0),
     ("a greeting of TLS", b"\x16\x03\x01\x02\x00\x01" + bytes(500), 200, 0.2),
     ("a head of 1 MB", b"GET /" + b"a" * 1_000_000, 20, 0.5),
     ("line ends only", b"\r\n" * 500_000, 8, 0.5),
@@ -578,12 +485,7 @@ for _name, _data, _count, _seconds in (
         300,
         1.0,
     ),
-    (
-        "an upgrade",
-        b"GET / HTTP/1.1\r\nhost: a\r\nupgrade: websocket\r\nconnection: upgrade\r\n\r\n",
-        100,
-        0.2,
-    ),
+    ("an upgrade", _UPGRADE, 100, 0.2),
 ):
     ATTACKS.append(Attack("connection", _name, _sockets(_data, _count, _seconds)))
 
@@ -614,21 +516,12 @@ def _short(seed: int) -> list[str]:
     return [each[:40] for each in _sentences(seed, 64)]
 
 
+_LONG = {"min_decoding_length": 150, "max_decoding_length": 190}
+_EVERYTHING = {"sampling_topk": 0, "num_hypotheses": 8}
 for _name, _fields in (
-    ("sampling from everything, eight hypotheses", {"sampling_topk": 0, "num_hypotheses": 8}),
-    (
-        "sampling from everything, eight hypotheses, 150 tokens at least",
-        {
-            "sampling_topk": 0,
-            "num_hypotheses": 8,
-            "min_decoding_length": 150,
-            "max_decoding_length": 190,
-        },
-    ),
-    (
-        "eight beams, 150 tokens at least",
-        {"beam_size": 8, "min_decoding_length": 150, "max_decoding_length": 190},
-    ),
+    ("sampling from everything, eight hypotheses", _EVERYTHING),
+    ("sampling from everything, 8 hypotheses, 150 tokens at least", {**_EVERYTHING, **_LONG}),
+    ("eight beams, 150 tokens at least", {"beam_size": 8, **_LONG}),
     (
         "eight beams, eight hypotheses, scores, attention",
         {"beam_size": 8, "num_hypotheses": 8, "return_scores": True, "attention": True},
