@@ -40,9 +40,9 @@ class AccessPolicy:
     key_link: str = ""
     admin_key: SecretStr = field(default_factory=lambda: SecretStr(""))
     requests_per_minute: int = 0
-    """For a key without its own limit, and for an address without a key."""
+    """Requests per minute of a key without its own limit, and of an address without a key."""
     characters_per_month: int = 0
-    """For a key without its own quota."""
+    """Characters per month of a key without its own quota."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class Callers:
         return self._holder(known)
 
     def origin(self, caller: Caller, priority: Priority) -> Origin:
-        """Where the sentences of a caller's request come from.
+        """Origin of the sentences of a caller's request.
 
         Where keys are required, callers share no recent results: a quick answer would show that
         another caller has translated the same sentence.
@@ -117,7 +117,8 @@ class Access:
         self._rates = rates
 
     async def identify(self, connection: HTTPConnection, key: str | None = None) -> Caller:
-        """Like ``Callers.identify``; raises ``RateLimited`` after too many invalid keys."""
+        """The caller, as ``Callers.identify`` finds it; raises ``RateLimited`` after too many
+        invalid keys."""
         try:
             return await self.callers.identify(connection, key)
         except KeyInvalid:

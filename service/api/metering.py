@@ -31,7 +31,7 @@ _TIMEOUT = "x-request-timeout"
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """What a request within the limits may use."""
+    """Resources that a request within the limits may use."""
 
     origin: Origin
     characters: tuple[int, ...]
@@ -55,7 +55,8 @@ class RequestMeter:
     def allowed(
         self, request: Request, caller: Caller, wanted: TranslateRequest, priority: Priority
     ) -> Allowed:
-        """What a request may use; raises ``BadRequest`` or ``BeamTooWide`` beyond the limits."""
+        """The resources of a request; raises ``BadRequest`` or ``BeamTooWide`` beyond the
+        limits."""
         self.limits.check(wanted.texts)
         decoding = wanted.decoding
         # Checked here, too, because not every text reaches a model.
@@ -156,7 +157,8 @@ class MeteredTranslator:
     async def stream(
         self, request: Request, caller: Caller, reading: Reading[Any]
     ) -> AsyncGenerator[Part | list[Translation], None]:
-        """Like ``translate``, but yields the parts of each text before the translations."""
+        """Yields the parts of each text, then the translations. Arguments and errors are those of
+        ``translate``."""
         allowed = self._meter.allowed(request, caller, reading.wanted, reading.priority)
         # Closing the stream here ends its work before the charge completes.
         async with (

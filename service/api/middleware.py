@@ -61,7 +61,8 @@ values are those of Apache's mod_reqtimeout, lenient enough for a phone.
 """
 
 NO_TELEMETRY: Any = {"tracing": False, "metrics": False, "logs": False}
-"""Of FastAPI, which older versions ignore: ``RequestLog`` traces and counts every request."""
+"""Settings of FastAPI that turn its telemetry off; older versions ignore them. ``RequestLog``
+traces and counts every request."""
 
 NO_LARGER: Mapping[str, int] = MappingProxyType({})
 
@@ -100,9 +101,9 @@ class RequestFacts:
     model: str = NO_MODEL
     model_version: str | None = None
     characters: int | None = None
-    """Of the source texts."""
+    """Characters of the source texts."""
     tokens: int | None = None
-    """Of source and translation."""
+    """Tokens of source and translation."""
     timing: Timing | None = None
     refusal: Refusal | None = None
 

@@ -147,7 +147,7 @@ def create_router(
 
     @router.get("/metrics", summary="Prometheus metrics", response_class=Response)
     def exposition(request: Request) -> Response:
-        """In OpenMetrics, with units and exemplars, if the client accepts it."""
+        """The exposition is in OpenMetrics, with units and exemplars, if the client accepts it."""
         content, content_type = metrics.render(request.headers.get("accept", ""))
         return Response(content, headers={"content-type": content_type})
 

@@ -57,7 +57,7 @@ class ResultCache:
         origin: Origin,
         deliver: DeliverDecoded | None = None,
     ) -> list[Decoded]:
-        """Like ``Engine.decode``, of sentences of one request, in order; see ``Decoder.decode``.
+        """Decode the sentences of one request, in order; see ``Decoder.decode``.
 
         A cached result has durations of 0. Needs one task for each sentence that no other call is
         waiting for, and none for others.

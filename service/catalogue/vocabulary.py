@@ -29,7 +29,7 @@ class Vocabulary:
         self.words = _word_pieces(ordinary, special_ids.eos)
         """The tokens that begin words and those that end words. ``eos`` counts as the former."""
         self._bytes = [b""] * len(pieces)
-        """What each token spells; nothing for special tokens."""
+        """Spelling of each token; nothing for special tokens."""
         for token_id, piece in ordinary:
             self._bytes[token_id] = _spelling(piece)
         self._ids = sorted((i for i, _ in ordinary if self._bytes[i]), key=self._bytes.__getitem__)

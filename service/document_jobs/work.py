@@ -36,7 +36,7 @@ class DocumentOrder:
     model: str | None = None
     decoding: DecodingOverrides = NO_OVERRIDES
     origin: Origin = field(default=Origin("bulk"), repr=False)
-    """Whose share of the document readers and of the batch is used."""
+    """Origin, whose caller's share of the document readers and of the batch is used."""
     refuse_equal_languages: bool = False
     """Whether a document in the target language is an error; otherwise it stays as it is."""
 

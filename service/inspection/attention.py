@@ -66,7 +66,7 @@ class TokenPair:
     source_ids: tuple[int, ...]
     target_ids: tuple[int, ...]
     caller: str = ""
-    """Whose turn of the attention thread is used; unknown if empty."""
+    """Caller whose turn of the attention thread is used; unknown if empty."""
 
     @property
     def written(self) -> tuple[int, ...]:

@@ -242,7 +242,7 @@ class Inspector:
 
 async def _encode(directed: DirectedModel, pair: Pair, caller: str) -> TokenPair:
     """Both texts, valid Unicode, as token ids; raises ``SentenceTooLong``."""
-    # In a thread: a long text takes a while to encode, and its length is known only afterwards.
+    # A thread encodes, because a long text takes a while, and its length is known only afterwards.
     tokens = await asyncio.to_thread(
         lambda: TokenPair(
             directed,

@@ -11,7 +11,7 @@ from service.text.confidence import Confidence
 from service.translation.forced_pass import confidence, forced_pass_of, target_spans_of
 
 _LARGEST_EXPONENT = 700.0
-"""Above it, ``math.exp`` overflows."""
+"""Bound of the argument of ``math.exp``, below its overflow."""
 
 
 @dataclass(frozen=True, slots=True)

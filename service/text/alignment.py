@@ -27,7 +27,7 @@ class Link:
     source: int
     target: int
     weight: float
-    """Between 0 and 1: share of the target word's attention that the source word has."""
+    """Share of the target word's attention that the source word has, from 0 to 1."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -22,7 +22,8 @@ class WordConfidence:
     probability: float
     """Product of the probabilities of its tokens, given the source and the tokens before them."""
     entropy: float | None = None
-    """Of the distribution of its first token, in nats; ``None`` if the model has no entropies."""
+    """Entropy of the distribution of its first token, in nats; ``None`` if the model has no
+    entropies."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What a network should not change: codes, figures, signs, and whether a text ends in a full stop.
+"""Keeps what a network should not change: codes, figures, signs, and a missing full stop.
 
 Sentences without words are copied, the hypothesis that keeps the figures is preferred, and an added
 full stop is removed.

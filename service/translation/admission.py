@@ -24,7 +24,7 @@ class Admission:
         self._capacity = max_tokens
         self._taken = 0
         self._taken_by: Counter[str] = Counter()
-        """Of callers with tokens in flight."""
+        """Tokens in flight, by caller."""
 
     @property
     def in_flight(self) -> int:

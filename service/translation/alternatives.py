@@ -34,7 +34,7 @@ _MOST_SHOWN = 8
 
 @dataclass(frozen=True, slots=True)
 class WordPlace:
-    """Where alternatives are wanted."""
+    """Place of a translation at which alternatives are wanted."""
 
     position: int
     """Characters before a word of the translation."""
@@ -49,7 +49,7 @@ class WordPlace:
 class Alternative:
     word: str
     probability: float
-    """That the next word is this one, given the source and the translation before it."""
+    """Probability of this next word, given the source and the translation before it."""
     translation: str
     """The whole translation with this word."""
 
@@ -67,7 +67,7 @@ class Alternatives:
     version: str
     detection: Detection | None = None
     tokens: int = 0
-    """Of the sentence, and of its likeliest alternative."""
+    """Tokens of the sentence and of its likeliest alternative."""
     timing: Timing = field(default=Timing(), compare=False)
 
 

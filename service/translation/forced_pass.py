@@ -25,7 +25,7 @@ def written_ids(directed: DirectedModel, target_ids: tuple[int, ...]) -> tuple[i
 
 
 def forced_pass_of(model: LoadedModel, maps: AttentionMaps) -> ForcedPass:
-    """What alignments and confidences need of all maps."""
+    """The means and probabilities of all maps that alignments and confidences need."""
     layer = model.manifest.alignment_source.layer
     return ForcedPass(maps.cross_LHTS[layer].mean(0), maps.log_probs_T, maps.entropies_T)
 

@@ -32,7 +32,7 @@ class Beginning:
     """The beginning of a translation, divided at the sentence in which it ends."""
 
     before: str
-    """What is before that sentence."""
+    """Text before that sentence."""
     source: int
     """The number of the source sentence."""
     fragment: Fragment

@@ -24,7 +24,7 @@ _CHARACTERS_ON_THE_LOOP = 4_000
 """Splitting and tokenising this much takes a few milliseconds. The worst case is sentences of one
 character each: 50 ms, and 80 with sampling, of one core of an AMD EPYC (Zen 3)."""
 _CHARACTERS_PER_TEXT = 20
-"""What a text costs besides its characters, measured as characters."""
+"""Fixed cost of a text, in characters."""
 
 
 class Abandoned(Exception):

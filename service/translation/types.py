@@ -64,19 +64,19 @@ class TranslatedSentence:
     source_ids: tuple[int, ...]
     target_ids: tuple[int, ...]
     hypotheses: tuple[str, ...]
-    """With the markup of the source, best first."""
+    """Hypotheses with the markup of the source, best first."""
     scores: tuple[float, ...]
-    """Of each hypothesis; ``NaN`` if not requested and not needed by the search."""
+    """Score of each hypothesis; ``NaN`` if not requested and not needed by the search."""
     finish_reason: FinishReason
     options: DecodingOptions = field(compare=False)
-    """Of the search that found ``target_ids``."""
+    """Options of the search that found ``target_ids``."""
     edits: tuple[Edit, ...] = ()
     """The edits from the decoded text of ``target_ids`` to ``target``."""
     durations: Durations = field(default=Durations(), compare=False)
 
     @property
     def score(self) -> float:
-        """Of the best hypothesis."""
+        """Score of the best hypothesis."""
         return self.scores[0]
 
 
@@ -94,7 +94,7 @@ class Leg:
     """The raw text around the sentences, one more than sentences."""
     sentences: tuple[TranslatedSentence, ...]
     source_tokens: int
-    """Without prefixes and ``eos``."""
+    """Source tokens without prefixes and ``eos``."""
 
     @cached_property
     def hypotheses(self) -> tuple[str, ...]:
@@ -150,7 +150,8 @@ class Translation:
     preparing: float = field(default=0.0, compare=False)
     """Seconds of splitting and tokenising, over all legs."""
     confidences: tuple[Confidence, ...] | None = None
-    """Of the sentences of the last leg, if requested; ``None`` if ``unchanged``, too."""
+    """Confidences of the sentences of the last leg, if requested; ``None`` also if
+    ``unchanged``."""
 
     @property
     def hypotheses(self) -> tuple[str, ...]:

@@ -128,14 +128,14 @@ class Part(_Message, frozen=True):
 
 
 class Reply(_Message, frozen=True):
-    """What a call returns."""
+    """Result of a call."""
 
     number: int
     value: Value
 
 
 class Refused(_Message, frozen=True):
-    """What a call raises: ``ModelReplaced``, or an error of ``service.api.errors.REFUSALS``."""
+    """Error of a call: ``ModelReplaced``, or an error of ``service.api.errors.REFUSALS``."""
 
     number: int
     error: str

@@ -154,7 +154,8 @@ class OwnerLink:
         return self._connection
 
     def _observe(self, message: Observed) -> None:
-        # Without an owner there are no metrics, and the next owner begins with none.
+        # Observations without an owner are dropped: there are no metrics, and the next owner begins
+        # with none.
         if self._connection is not None:
             self._connection.send(message)
 
@@ -287,7 +288,7 @@ class _OwnerConnection(MessageProtocol):
         self._lost = False
 
     async def call(self, call: Call, deliver: DeliverDecoded | None = None) -> Value:
-        """What a call returns; raises its error, or ``EngineStopped`` if the owner is gone."""
+        """The result of a call; raises its error, or ``EngineStopped`` if the owner is gone."""
         if self._lost:
             raise EngineStopped(GONE)
         future: asyncio.Future[Value] = asyncio.get_running_loop().create_future()

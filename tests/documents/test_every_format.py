@@ -1,4 +1,4 @@
-"""What holds for every document format, with one real file of each."""
+"""Properties of every document format, with one real file of each."""
 
 from __future__ import annotations
 

@@ -203,7 +203,7 @@ def test_markup_characters_of_a_translation_are_escaped(said: str, source: str) 
         ("runs *very **fast*** to", 'runs <g id="1"><g id="2"></g></g>to', "runs to"),
         ("runs *very **fast*** to", 'runs <g id="1">x<g id="2"></g></g> to', "runs *x* to"),
         ("runs [fast](/f) to", 'runs <g id="1"></g>to', "runs [](/f)to"),
-        # What begins a translation would define a footnote.
+        # The beginning of the translation would define a footnote.
         ("Text[^1]: more", '<x id="1"/>: text', "[^1]\\: text"),
     ],
 )

@@ -24,7 +24,7 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
 
 @pytest.fixture
 def measured(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """On a quiet machine, one thread is found twice as fast; grows with each measurement."""
+    """Measurements of a quiet machine, where one thread is twice as fast; grows with each one."""
     counted: list[int] = []
 
     def measure(*_: object) -> dict[int, dict[Variant, float]]:

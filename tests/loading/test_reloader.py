@@ -77,7 +77,7 @@ async def test_without_polling_only_a_request_reloads(tmp_path: Path) -> None:
         assert (done.loaded, done.retired, done.failed) == (("b",), (), {})
         assert watched.names() == ["a", "b"]
         put_bundle(tmp_path, "c", "fr", "de")
-        # As a signal does.
+        # A signal does the same.
         watched.reloader.request()
         await until(lambda: watched.names() == ["a", "b", "c"])
 

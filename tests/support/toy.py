@@ -73,7 +73,7 @@ class ScriptedBackend:
         self.attention = attention
         self.sources: list[tuple[int, ...]] = []
         self.prefixes: list[dict[int, tuple[int, ...]]] = []
-        """By slot, then by row."""
+        """Prefix of each row, by slot and row."""
         self.encode_sizes: list[int] = []
         """Sentences of each encode so far."""
         self.batch_sizes: list[int] = []
@@ -404,7 +404,7 @@ _X = ByteTokenizer().encode("x")[0]
 
 
 def directed(source: tuple[int, ...], prefix: tuple[int, ...]) -> FloatArray:
-    """Without the right tags, the output is an endless series of ``x``."""
+    """Model that reads languages from tags; without them, it writes an endless series of ``x``."""
     tag, text = source[0], source[1:]
     if tag == LOUD:
         return shouting(text, prefix)

@@ -122,7 +122,7 @@ HELD = {"name": "held", "licence": "CC0-1.0"}
         ("data.source", "pt_BR", "'pt-BR'"),
         ("data.source", "german", "x-NAME"),
         ("data.source", "cz", "'cz'"),
-        # What is compared with is neither translated nor repeated.
+        # The texts that are compared are neither translated nor repeated.
         ("data.valid", HELD | {"repeat": 2}, "data.valid"),
         ("data.test", HELD | {"translated": "source", "translator": "other"}, "data.test"),
         ("vocabulary.size", 4, "vocabulary.size: "),

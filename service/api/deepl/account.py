@@ -53,7 +53,7 @@ def create_router(access: Access, repository: ModelRepository) -> APIRouter:
         openapi_extra={"requestBody": schemas.body(LanguagesParameters)},
     )
     async def languages(request: Request) -> Response:
-        """As targets, English and Portuguese are listed by their variants."""
+        """English and Portuguese are listed by their variants as targets."""
         _, fields = await admitted(access, request)
         wanted = fields.parse(LanguagesParameters).type
         return Json(listed(repository.catalogue, "sources" if wanted == "source" else "targets"))

@@ -44,7 +44,7 @@ def create_deepl_app(
 def create_deepl_v3_app(
     access: Access, repository: ModelRepository, glossary_store: GlossaryStore, *, version: str
 ) -> FastAPI:
-    """To be mounted at ``/v3``."""
+    """The app at ``/v3``."""
     router = glossaries.create_multilingual_router(access, repository, glossary_store)
     return deepl_app("v3", router, version=version)
 

@@ -143,7 +143,7 @@ class EntriesAnswer(Answer):
 
 @dataclass(frozen=True, slots=True)
 class _Routes:
-    """What the routes of both versions share."""
+    """Objects that the routes of both versions share."""
 
     access: Access
     repository: ModelRepository
@@ -152,7 +152,7 @@ class _Routes:
 
     async def read(self, wanted: DictionaryParameters) -> tuple[LanguagePair, tuple[Term, ...]]:
         pair = glossary_pair(self.repository.catalogue, wanted.source_lang, wanted.target_lang)
-        # In a thread, as a dictionary may have thousands of entries.
+        # The entries are parsed in a thread, because a dictionary may have thousands of them.
         return pair, await asyncio.to_thread(parse, wanted.entries, wanted.entries_format, pair)
 
     async def create(
@@ -250,7 +250,7 @@ def create_router(access: Access, repository: ModelRepository, store: GlossarySt
         responses={200: answer_of(GlossariesAnswer), **answers()},
     )
     async def glossaries(request: Request) -> Response:
-        """In the order they were made. All callers without a key share one list."""
+        """Glossaries are in the order they were made. All callers without a key share one list."""
         caller, _ = await admitted(access, request)
         found = await store.all(caller.name)
         shown = [_described(glossary) for glossary in found if len(glossary.dictionaries) == 1]
@@ -306,7 +306,7 @@ def create_multilingual_router(
         responses={200: answer_of(MultilingualGlossariesAnswer), **answers()},
     )
     async def glossaries(request: Request) -> Response:
-        """In the order they were made. All callers without a key share one list."""
+        """Glossaries are in the order they were made. All callers without a key share one list."""
         caller, _ = await admitted(access, request)
         found = await store.all(caller.name)
         return Json(MultilingualGlossariesAnswer(glossaries=[_multilingual(e) for e in found]))

@@ -17,24 +17,24 @@ from service.state.suggestions import SuggestionLimits
 
 LANGUAGE_CHARACTERS = 64
 NAME_CHARACTERS = 200
-"""In the name of a model, an API key, an id."""
+"""Characters in the name of a model, an API key, an id."""
 FILENAME_CHARACTERS = 1_000
 PREFIX_CHARACTERS = 1_000
 SUPPRESSED_TEXTS = 100
 SUPPRESSED_CHARACTERS = 1_000
 TAGS = 1_000
 TAG_CHARACTERS = 4_000
-"""In all names of tags of one field."""
+"""Characters in all names of tags of one field."""
 GLOSSARIES = 5
-"""In one request."""
+"""Glossaries in one request."""
 TERMS = 1_000
 TERM_CHARACTERS = 50_000
-"""In all terms of a request."""
+"""Characters in all terms of a request."""
 CONTEXT_CHARACTERS = 100_000
 INSTRUCTIONS = 10
 INSTRUCTION_CHARACTERS = 300
 CHOICE_CHARACTERS = 1_000
-"""In a choice of layers or heads."""
+"""Characters in a choice of layers or heads."""
 
 _GLOSSARY = GlossaryLimits()
 _SUGGESTION = SuggestionLimits()
@@ -51,7 +51,7 @@ class Bound:
     fields: tuple[str, ...] = ()
     """Request fields with this bound."""
     status: int = 400
-    """Of the refusal."""
+    """HTTP status of the refusal."""
 
     @property
     def shown(self) -> str:

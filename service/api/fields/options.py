@@ -28,7 +28,7 @@ _MOST_CHOICES = 1_000_000
 """More than any vocabulary holds."""
 
 _LARGEST_SEED = 2**53
-"""Beyond it, JSON parsers lose integer precision."""
+"""Largest seed; JSON parsers lose the precision of larger integers."""
 
 
 def _no_boolean(value: Any) -> Any:

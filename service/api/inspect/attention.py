@@ -99,7 +99,7 @@ def create_router(
         openapi_extra={"parameters": [_ID, *schemas.query(ViewParameters)]},
     )
     async def translation(request: Request) -> Response:
-        """Of a translation requested with `attention`."""
+        """The translation was requested with `attention`."""
         translation_id = request.path_params["id"]
         caller, _ = await read(request)
         async with admitted(caller), building.turn(caller.counted_as):
@@ -113,8 +113,8 @@ def create_router(
         openapi_extra={"parameters": [_ID, *schemas.query(AttentionParameters)]},
     )
     async def attention(request: Request) -> Response:
-        """Of a translation requested with `attention`. A row of `cross` is the attention with
-        which that piece was predicted."""
+        """Weights of a translation requested with `attention`. A row of `cross` is the attention
+        with which that piece was predicted."""
         caller, fields = await read(request)
         parameters = fields.parse(AttentionParameters)
         async with admitted(caller):
@@ -129,7 +129,7 @@ def create_router(
         openapi_extra={"parameters": [_ID, *schemas.query(AlignmentParameters)]},
     )
     async def alignment(request: Request) -> Response:
-        """Of a translation requested with `attention`."""
+        """The translation was requested with `attention`."""
         caller, fields = await read(request)
         parameters = fields.parse(AlignmentParameters)
         async with admitted(caller):
@@ -148,8 +148,8 @@ def create_router(
         openapi_extra={"parameters": [_ID, *schemas.query(SearchParameters)]},
     )
     async def search(request: Request) -> Response:
-        """Of a translation requested with `attention`. The sentence is decoded again, and every
-        ranked candidate recorded."""
+        """The tree of a translation requested with `attention`. The sentence is decoded again, and
+        every ranked candidate recorded."""
         caller, fields = await read(request)
         parameters = fields.parse(SearchParameters)
         async with admitted(caller):

@@ -61,7 +61,7 @@ def create_files_router(
     drain: Drain,
     public_url: str,
 ) -> APIRouter:
-    """Without ``documents``, both routes refuse as disabled."""
+    """Both routes; without ``documents`` they refuse as disabled."""
     router = APIRouter(tags=["translation"])
 
     def jobs() -> DocumentJobs:
@@ -134,7 +134,7 @@ def create_files_router(
         if "/" in name or "\\" in name:
             raise BadRequest("Invalid filename")
         job = at_work.result(name)
-        # As a header, because Starlette adds a charset to media types of texts.
+        # The type is a header, because Starlette adds a charset to media types of texts.
         headers = {"content-type": job.content_type}
         return FileResponse(job.path, filename=job.filename, headers=headers)
 

@@ -45,7 +45,7 @@ def read(code: str, offered: Collection[str]) -> str:
 
 
 def read_source(code: str, offered: Collection[str]) -> str | None:
-    """Like ``read``; ``None`` requests language detection."""
+    """The source language that a client names; ``None`` requests language detection."""
     return None if code.lower() == AUTO else read(code, offered)
 
 

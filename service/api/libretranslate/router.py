@@ -116,7 +116,8 @@ def create_router(
     drain: Drain,
     public_url: str,
 ) -> APIRouter:
-    """Without ``documents`` or ``suggestions``, routes that need them refuse as disabled."""
+    """All routes of the dialect. Those that need ``documents`` or ``suggestions`` refuse as
+    disabled without them."""
     router = APIRouter()
     for part in (
         create_translate_router(metered, readings, keep),
@@ -132,7 +133,7 @@ def create_router(
 def _suggestions(
     repository: ModelRepository, access: Access, suggestions: SuggestionStore | None
 ) -> APIRouter:
-    """Without a store, the route refuses as disabled."""
+    """The route ``/suggest``, which refuses as disabled without a store."""
     router = APIRouter(tags=["translation"])
 
     @router.post(

@@ -236,7 +236,7 @@ class TranslationConfidenceAnswer(ConfidenceAnswer):
 
 
 class TranslateAnswer(Answer):
-    """Where `q` is a list, so is every field but `id` and `timings`."""
+    """Each field but `id` and `timings` is a list where `q` is one."""
 
     translated_text: str | list[str] = Field(
         serialization_alias="translatedText",

@@ -48,7 +48,7 @@ export class Server {
     return this.get("frontend/settings");
   }
 
-  /** With `stream` among the fields, `part` is called with each piece of the translation. */
+  /** If `stream` is among the fields, `part` is called with each piece of the translation. */
   async translate(fields, signal, part) {
     const response = await this.post("translate", fields, signal);
     if (!response.headers.get("content-type")?.startsWith("text/event-stream")) return response.json();

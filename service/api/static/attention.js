@@ -199,7 +199,7 @@ export class Attention {
   }
 }
 
-/** What the panel says while it has no maps. */
+/** Note of the panel while it has no maps. */
 function noteOf({ why, text, result, error, running, offered }) {
   if (!why || result || error) return "";
   if (!text.trim()) return t("typeToSee");

@@ -88,7 +88,7 @@ export class Glossary {
     return row;
   }
 
-  /** What the rows have, without blanks around it. */
+  /** Content of the rows, without blanks around it. */
   #written() {
     return [...this.#rows.children].map((row) => {
       const [source, target] = [...row.querySelectorAll("input")];

@@ -10,7 +10,7 @@ const RECENT = 4;
 
 export const nameOf = (code) => sentenceCase(languageName(code));
 
-/* Where there is no room for both, names are those of the page's language. */
+/* If there is no room for both, names are those of the page's language. */
 const narrow = matchMedia("(max-width: 44rem)").matches;
 
 const choice = (code) => {
@@ -97,7 +97,7 @@ class Menu {
   }
 }
 
-/** Without accents and capitals, which people leave out when they search. */
+/** The text without accents and capitals, which users leave out when they search. */
 const plain = (text) => text.normalize("NFD").replace(/\p{M}/gu, "").toLowerCase();
 
 /** Confidence is in percent, as in LibreTranslate's API. */

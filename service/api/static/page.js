@@ -44,7 +44,7 @@ new Alternatives(server, store);
 new Steering(server, store, translating);
 new Attention(server, store, () => translating.now());
 
-/* What users do */
+/* Actions of users */
 
 function typed(text) {
   dropLink();

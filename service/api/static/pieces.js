@@ -17,7 +17,7 @@ export function written(piece) {
   return { text: continues ? `\u2010${bare}` : bare, special: false };
 }
 
-/** For each piece the index of its word in `words`, spans of characters of `text`; -1 for none. */
+/** Index of each piece's word in `words`, spans of characters of `text`; -1 for none. */
 export function wordsOfPieces(pieces, text, words) {
   const characters = normalised(text);
   const plain = characters.map(({ character }) => character).join("");

@@ -75,7 +75,7 @@ export class Search {
     this.#caption.textContent = candidate ? this.#sentence(candidate) : note;
   }
 
-  /** What a candidate is, and what became of it. */
+  /** Description of a candidate and of its fate. */
   #sentence(candidate) {
     const number = (value) => value.toFixed(DIGITS).replace("-", "−");
     const { piece, log_probability: logProbability, sum, score } = candidate;

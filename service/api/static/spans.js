@@ -30,7 +30,7 @@ function spans(text, counted) {
 /** Characters as the server counts them. */
 export const points = (text) => [...text].length;
 
-/** Where two texts differ: `start` in both, `end` in each of them. */
+/** Range in which two texts differ: `start` in both, `end` in each of them. */
 export function difference(one, other) {
   const most = Math.min(one.length, other.length);
   let start = 0;
@@ -60,7 +60,7 @@ export const continued = ({ result }, span, text) =>
 
 const spliced = (text, { start, end }, part) => text.slice(0, start) + part + text.slice(end);
 
-/** What the server knows of a translation is not so of a changed one, except for other sentences. */
+/** The facts of the server about a translation do not hold for a changed one, except for other sentences. */
 function steered(result, translation, choice = null) {
   const { start, end } = difference(result.translation, translation);
   const shift = translation.length - result.translation.length;

@@ -7,16 +7,16 @@ const STREAMED_FROM = 400;
 const TAG = /<\/?[a-z][a-z0-9-]*(\s[^<>]*)?\/?>|&[a-z]+;/i;
 
 const MOST_UNDONE = 100;
-/** What decides a translation, besides what the user changes in it. */
+/** Input that decides a translation, besides the user's changes of it. */
 const INPUTS = ["source", "target", "text", "format"];
 
 const START = Object.freeze({
-  /* Of the server: languages, most characters of a text, API keys, file extensions. */
+  /* State of the server: languages, most characters of a text, API keys, file extensions. */
   offered: [],
   limit: -1,
   keys: "none",
   formats: [],
-  /* Of the user. */
+  /* Input of the user. */
   source: DETECT,
   target: "",
   text: "",
@@ -30,7 +30,7 @@ const START = Object.freeze({
   past: [],
   future: [],
   unknownLink: [],
-  /* Of the request: `partial` is the text streamed so far, `result` the last answer. */
+  /* State of the request: `partial` is the text streamed so far, `result` the last answer. */
   running: false,
   partial: null,
   result: null,
@@ -138,7 +138,7 @@ export const tooLong = (state) => state.limit >= 0 && length(state) > state.limi
 
 export const looksLikeHtml = (state) => TAG.test(state.text);
 
-/** What the user gives to a translation, and can take back. */
+/** Input of the user to a translation, which can be undone. */
 export const draft = (state) =>
   Object.fromEntries(INPUTS.map((name) => [name, state[name]]));
 

@@ -108,7 +108,7 @@ export class Steering {
     this.#list.replaceChildren();
   }
 
-  /** Below the word, inside the window. */
+  /** The list is below the word, inside the window. */
   #place() {
     const box = rangeIn(this.#box.firstChild, this.#word).getBoundingClientRect();
     const side = this.#box.parentElement.getBoundingClientRect();

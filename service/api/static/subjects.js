@@ -78,7 +78,7 @@ class Pairs {
     this.#pairs = pairs;
   }
 
-  /** What to know of the maps of a sentence. */
+  /** Note on the maps of a sentence. */
   note({ sentence }) {
     return [...SEGMENTS.segment(this.#pairs[sentence].target)].length > 1 ? t("attentionOneSentence") : "";
   }

@@ -1,1 +1,1 @@
-"""What documents are stored in: archives, XML, encoded text."""
+"""Containers of documents: archives, XML, encoded text."""

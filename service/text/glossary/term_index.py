@@ -40,7 +40,7 @@ class _Numbered:
     number: int
     term: Term
     source: str
-    """That of the term, as ``visible`` returns it."""
+    """Source of the term, as ``visible`` returns it."""
 
 
 class TermIndex:
@@ -116,7 +116,7 @@ class TermIndexes:
         self._max_bytes = max_bytes
         self._lock = threading.Lock()
         self._kept: OrderedDict[int, _Kept] = OrderedDict()
-        """By hash of the terms."""
+        """Indexes by hash of the terms."""
         self._bytes = 0
         self._empty = TermIndex(())
 
@@ -170,7 +170,7 @@ def is_free(span: Span, taken: Sequence[Span]) -> bool:
 
 
 def _inside_words(text: str) -> bytearray:
-    """For each border of a text, its ends included, whether it is inside a word; see ``joined``."""
+    """Whether each border of a text, its ends included, is inside a word; see ``joined``."""
     inside = bytearray(len(text) + 1)
     for found in LETTERS.finditer(text):
         start, end = found.span()
@@ -193,7 +193,7 @@ def _folded_character(character: str) -> str:
 
 
 def _longest_prefixes(sources: Sequence[str]) -> list[int]:
-    """For each of the sorted sources the number of the longest that it begins with, or -1."""
+    """Number of the longest source that begins each of the sorted sources, or -1."""
     prefixes = []
     open_sources: list[int] = []
     for number, source in enumerate(sources):

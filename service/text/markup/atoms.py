@@ -17,7 +17,7 @@ from service.text.markup.placeholders import divides, find
 from service.text.markup.tokens import Decoder, Token
 
 Beside = Literal["blank", "text", "point", "edge"]
-"""What is next to a point, ignoring tags; ``edge`` is the start or end of the run."""
+"""Neighbour of a point, ignoring tags; ``edge`` is the start or end of the run."""
 
 
 def opens(character: str) -> bool:
@@ -182,7 +182,7 @@ def _close_up(kept: list[Atom], point: Atom, coming: Atom, result: list[Atom]) -
 
 
 def _following_texts(run: list[Atom]) -> list[tuple[int, Atom] | None]:
-    """For each atom the index of the next text whose ``plain`` is not empty, and that text."""
+    """Index of the next text after each atom whose ``plain`` is not empty, and that text."""
     following: list[tuple[int, Atom] | None] = []
     coming: tuple[int, Atom] | None = None
     for index in range(len(run) - 1, -1, -1):

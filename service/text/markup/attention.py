@@ -132,7 +132,7 @@ def _proportional(
 def _rows_for(
     new_words: Sequence[Span], old_words: Sequence[Span], weights_TS: NDArray[np.float32]
 ) -> NDArray[np.float32]:
-    """For each new word the mean of the rows of the old words that it overlaps."""
+    """Mean of the rows of the old words that each new word overlaps."""
     rows = np.zeros((len(new_words), weights_TS.shape[1]), dtype=np.float32)
     first = 0
     for number, (start, end) in enumerate(new_words):

@@ -43,7 +43,7 @@ class Placement:
         self._target_marks = [target[start:end] for start, end in aligned.target_words]
         self._peaks = aligned.weights_TS.max(axis=0, initial=0.0).tolist()
         self._attending: dict[tuple[int, tuple[int, int]], tuple[int, float]] = {}
-        """For a source word and a place, the target word that attends most to it, and its weight.
+        """Target word that attends most to a source word, and its weight, by source word and place.
         Many marks may stand next to one word."""
 
     def place(self) -> None:
@@ -218,7 +218,7 @@ class Placement:
     def _labels(
         self, parent: Element, children: list[Element]
     ) -> tuple[list[int], NDArray[np.float32]]:
-        """For each target word its child number, and the attention mass of each child, [C+1, T].
+        """Child number of each target word, and the attention mass of each child, [C+1, T].
 
         Number 0 is the parent itself, children count from 1, and -1 is unaligned.
         """

@@ -19,12 +19,12 @@ class Fragment:
 
     raw: str = ""
     text: str = ""
-    """Without markup."""
+    """The beginning without markup."""
     marks: tuple[str, ...] = ()
     """Its tags and placeholders, in order."""
 
     def spaced(self, rest: str) -> str:
-        """What follows the fragment, with a blank after a placeholder, and no second blank."""
+        """``rest`` after the fragment, with a blank after a placeholder, and no second blank."""
         if self.raw[-1:].isspace():
             return rest.lstrip(" ")
         last = self.marks[-1] if self.marks else ""

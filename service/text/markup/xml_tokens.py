@@ -71,7 +71,7 @@ def decode(raw: str) -> list[tuple[str, str]]:
 
 
 def _inline(text: str, markup: Markup) -> Iterator[bool]:
-    """For each element, in the order of start tags, whether it is inline."""
+    """Whether each element is inline, in the order of start tags."""
     parents: list[int] = []
     names: list[str] = []
     has_text = [not markup.outline_detection]
