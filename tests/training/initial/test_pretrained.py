@@ -1,4 +1,7 @@
-"""Runs that start from a published bundle. Runs that start from a run are in ``test_trainer``."""
+"""Runs that start from a published bundle, and the corpora of their cards.
+
+Runs that start from a run are in ``test_trainer``.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,8 @@ from training.initial.bundle_weights import read_network
 from training.initial.pretrained import PretrainedBundle, PretrainedRun, find_pretrained
 from training.initial.start import rows_for, with_pieces_of
 from training.loop.trainer import Trainer
-from training.recipe import InvalidRecipe, Recipe
+from training.recipe import Corpus, InvalidRecipe, Recipe
+from training.recipes import recipe_named
 from training.run_directory import RunDirectory
 
 CPU = torch.device("cpu")
@@ -292,3 +296,48 @@ def test_text_of_shared_pieces_has_unchanged_logits(
 
 def sized(config: TransformerConfig, size: int) -> TransformerConfig:
     return replace(config, source_vocabulary=size, target_vocabulary=size)
+
+
+def prepared_run(directory: Path, recipe: Recipe, kept: dict[str, int]) -> RunDirectory:
+    run = RunDirectory(directory / recipe.name)
+    run.path.mkdir()
+    run.recipe.write_text(json.dumps(recipe.to_dict()), encoding="utf-8")
+    train = {label: {"kept": pairs} for label, pairs in kept.items()}
+    run.report.write_text(json.dumps({"train": train}), encoding="utf-8")
+    return run
+
+
+def trained_on(recipe: Recipe, *names: str, **changes: str) -> Recipe:
+    corpora = tuple(Corpus(name=name, licence=f"of {name}") for name in names)
+    return replace(recipe, data=replace(recipe.data, train=corpora), **changes)  # type: ignore[arg-type]
+
+
+def test_corpora_of_initial_runs_are_listed_with_licences(tmp_path: Path) -> None:
+    captions = trained_on(recipe_named("multi30k-de-en"), "captions", "dropped", name="first")
+    prepared_run(tmp_path, captions, {"captions": 7, "dropped": 0})
+    more = trained_on(captions, "captions", "news", name="second", initial="first")
+    assert names(more, prepared_run(tmp_path, more, {"captions": 7, "news": 5})) == [
+        ("captions", "of captions", 7),
+        ("news", "of news", 5),
+    ]
+    other = trained_on(captions, "talks", name="third", initial="second")
+    assert names(other, prepared_run(tmp_path, other, {"talks": 3})) == [
+        ("talks", "of talks", 3),
+        ("captions, in second", "of captions", 7),
+        ("news, in second", "of news", 5),
+    ]
+
+
+def test_corpus_in_other_languages_is_listed_separately(tmp_path: Path) -> None:
+    german = trained_on(recipe_named("multi30k-de-en"), "captions", name="german")
+    prepared_run(tmp_path, german, {"captions": 7})
+    french = replace(german, name="french", initial="german")
+    french = replace(french, data=replace(french.data, source="fr"))
+    assert names(french, prepared_run(tmp_path, french, {"captions": 6})) == [
+        ("captions", "of captions", 6),
+        ("captions, in german", "of captions", 7),
+    ]
+
+
+def names(recipe: Recipe, run: RunDirectory) -> list[tuple[str, str, int]]:
+    return [(corpus.name, corpus.licence, corpus.pairs) for corpus in data_of(recipe, run)]
