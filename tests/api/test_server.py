@@ -81,6 +81,28 @@ def post(body: bytes, *headers: str) -> bytes:
     return "\r\n".join([*lines, "", ""]).encode() + body
 
 
+async def test_disconnect_cancels_the_sentences_of_a_request(settings: Settings) -> None:
+    backend = gated()
+    async with served(settings, backend) as running:
+        backend.gate.clear()
+        _, writer = await running.connect()
+        body = json.dumps({**BODY, "q": "x" * 60}).encode()
+        writer.write(post(body, f"content-length: {len(body)}"))
+        async with asyncio.timeout(5):
+            await until(lambda: running.service.translator.in_flight)
+            writer.close()
+            await writer.wait_closed()
+            await until(lambda: not running.service.translator.in_flight)
+        backend.gate.set()
+        async with running.client() as client:
+            response = await client.post("/translate", json=BODY)
+            assert response.json()["translatedText"] == "HALLO"
+            metrics = (await client.get("/metrics")).text
+    assert len(backend.batch_sizes) < 15
+    assert 'outcome="cancelled",route="/translate"' in metrics.replace('model="",', "")
+    assert 'nmt_request_failures_total{reason="disconnect"} 1.0' in metrics
+
+
 async def test_body_refused_by_length_keeps_the_connection_usable(settings: Settings) -> None:
     async with served(settings, gated()) as running, asyncio.timeout(5):
         reader, writer = await running.connect()

@@ -26,6 +26,7 @@ from tests.support.programs import ROOT
 
 PROGRAMS = ("buildah", "debootstrap", "nsenter", "unshare")
 SUITE = "bookworm"
+_IMAGE_BYTES = 3 << 30
 
 _START = """
 root=$1
@@ -62,7 +63,6 @@ class Unreachable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    name: str
     config: Mapping[str, Any]
     """The image's configuration as in Docker: ``User``, ``Env``, ``Entrypoint``, ``Cmd``, …"""
     root: Path
@@ -109,7 +109,7 @@ class Builder:
         )
         container = self._buildah("from", name)
         described = json.loads(self._buildah("inspect", "--type=image", name))
-        return Image(name, described["Docker"]["config"], Path(self._buildah("mount", container)))
+        return Image(described["Docker"]["config"], Path(self._buildah("mount", container)))
 
     def _buildah(self, *arguments: str) -> str:
         storage = [f"--root={self._directory}/storage", f"--runroot={self._directory}/run"]
@@ -149,13 +149,13 @@ def _pip_volumes(directory: Path) -> list[str]:
 
 
 @contextmanager
-def builder(gigabytes: int) -> Iterator[Builder]:
-    """A builder with storage in memory if three times ``gigabytes`` are free, else on disk.
+def builder() -> Iterator[Builder]:
+    """A builder with storage in memory if there is room for three images, else on disk.
 
     Every layer is a full copy of the layers below, which takes minutes on a disk.
     """
     available = int(Path("/proc/meminfo").read_text().partition("MemAvailable:")[2].split()[0])
-    memory = "/dev/shm" if available << 10 > 3 * gigabytes << 30 else None
+    memory = "/dev/shm" if available << 10 > 3 * _IMAGE_BYTES else None
     with tempfile.TemporaryDirectory(prefix="images", dir=memory) as directory:
         yield Builder(Path(directory))
 

@@ -220,6 +220,9 @@ def test_grafana_finds_its_files_and_prometheus() -> None:
     (sources,) = (provisioning / "datasources").iterdir()
     (source,) = yaml.safe_load(sources.read_text(encoding="utf-8"))["datasources"]
     assert source["url"] == f"http://prometheus:{published('prometheus')}"
+    assert (source["type"], source["isDefault"]) == ("prometheus", True)
+    scraped = yaml.safe_load((ROOT / "docker/prometheus/prometheus.yml").read_text("utf-8"))
+    assert source["jsonData"]["timeInterval"] == scraped["global"]["scrape_interval"]
     (providers,) = (provisioning / "dashboards").iterdir()
     for provider in yaml.safe_load(providers.read_text(encoding="utf-8"))["providers"]:
         directory = ROOT / mounts("grafana")[provider["options"]["path"]]["source"]

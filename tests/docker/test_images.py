@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import time
 from collections.abc import Iterator
@@ -23,8 +22,6 @@ pytestmark = [
     pytest.mark.skipif(bool(containers.missing()), reason=containers.missing()),
 ]
 
-WITH_GPU = os.environ.get("TEST_GPU_IMAGE") == "1"
-CPU_GIGABYTES, GPU_GIGABYTES = 3, 16
 GERMAN = "Zwei junge Männer spielen Fußball auf einer Wiese."
 CPU_MEGABYTES = 450
 """Size limit of the CPU service without its base image."""
@@ -32,7 +29,7 @@ CPU_MEGABYTES = 450
 
 @pytest.fixture(scope="module")
 def builder() -> Iterator[Builder]:
-    with containers.builder(GPU_GIGABYTES if WITH_GPU else CPU_GIGABYTES) as builder:
+    with containers.builder() as builder:
         yield builder
 
 
@@ -44,22 +41,10 @@ def base(builder: Builder) -> str:
         pytest.skip(str(unreachable))
 
 
-@pytest.fixture(
-    scope="module",
-    params=[
-        "cpu",
-        pytest.param(
-            "gpu",
-            marks=pytest.mark.skipif(
-                not WITH_GPU,
-                reason="gigabytes of CUDA are installed only where TEST_GPU_IMAGE=1",
-            ),
-        ),
-    ],
-)
-def image(request: pytest.FixtureRequest, builder: Builder, base: str) -> Image:
+@pytest.fixture(scope="module")
+def image(builder: Builder, base: str) -> Image:
     dockerfile = ROOT / "docker" / "service.Dockerfile"
-    return builder.build(dockerfile, PYTHON_IMAGE=base, EXTRA=request.param)
+    return builder.build(dockerfile, PYTHON_IMAGE=base, EXTRA="cpu")
 
 
 @pytest.fixture(scope="module")
@@ -192,5 +177,4 @@ def test_models_are_fetched_by_the_image(image: Image, tmp_path: Path) -> None:
 
 
 def test_cpu_image_is_small(image: Image) -> None:
-    if image.name.endswith("cpu"):
-        assert megabytes(image.root / "opt") + megabytes(image.root / "bundles") < CPU_MEGABYTES
+    assert megabytes(image.root / "opt") + megabytes(image.root / "bundles") < CPU_MEGABYTES

@@ -17,7 +17,6 @@ from tests.support import nvml
 from tests.support.programs import ROOT, output_of
 from tests.support.watching import PROMETHEUS, dashboards, operands, queries, rules, variables
 
-GRAFANA = ROOT / "docker" / "grafana"
 PROMTOOL = shutil.which("promtool")
 needs_promtool = pytest.mark.skipif(PROMTOOL is None, reason="promtool is not installed")
 
@@ -150,16 +149,3 @@ def test_every_alert_is_tested_to_fire_and_to_be_silent() -> None:
 def test_promtool_accepts_the_rules(arguments: tuple[str, ...]) -> None:
     assert PROMTOOL is not None
     output_of(PROMTOOL, *arguments, cwd=PROMETHEUS)
-
-
-def test_grafana_is_provisioned_with_the_source_and_the_dashboards() -> None:
-    provisioning = GRAFANA / "provisioning"
-    (source,) = loaded(provisioning / "datasources" / "prometheus.yaml")["datasources"]
-    assert source["type"] == "prometheus"
-    assert source["isDefault"] is True
-    config = loaded(PROMETHEUS / "prometheus.yml")
-    assert source["jsonData"]["timeInterval"] == config["global"]["scrape_interval"]
-    (provider,) = loaded(provisioning / "dashboards" / "dragoman.yaml")["providers"]
-    assert provider["type"] == "file"
-    jobs = {job["job_name"]: job["static_configs"] for job in config["scrape_configs"]}
-    assert jobs["dragoman"] == [{"targets": ["service:8000"]}]
