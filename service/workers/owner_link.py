@@ -132,7 +132,7 @@ class OwnerLink:
     async def identify(
         self, callers: Callers, connection: HTTPConnection, key: str | None = None
     ) -> Caller:
-        """Like ``Access.identify``, with the counters of the owner."""
+        """Return the caller as ``Access.identify`` does, with the counters of the owner."""
         try:
             return await callers.identify(connection, key)
         except KeyInvalid:
