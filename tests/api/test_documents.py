@@ -217,9 +217,9 @@ async def test_file_done_while_draining_returns_503_and_is_not_charged(settings:
     async with running(settings, load_shouting) as service, client_of(service.app) as client:
         translate = service.translator.translate
 
-        async def draining(*arguments: Any) -> Any:
+        async def draining(*arguments: Any, **options: Any) -> Any:
             service.drain.begin()
-            return await translate(*arguments)
+            return await translate(*arguments, **options)
 
         service.translator.translate = draining  # type: ignore[method-assign]
         files = {"file": ("a.txt", b"eins ist da.")}

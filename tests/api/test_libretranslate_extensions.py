@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
+from service.bootstrap import Service
 from service.catalogue.result_cache import ResultCache
 from service.engine.errors import BackendFailed
 from tests.api.answers import DE_EN, answered
@@ -119,17 +120,17 @@ async def test_stream_ends_with_the_unstreamed_answer(client: httpx.AsyncClient)
 
 
 async def test_failure_during_a_stream_is_its_last_event(
-    client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+    client: httpx.AsyncClient, service: Service
 ) -> None:
-    decode = ResultCache.decode
+    model = service.repository.catalogue.named("shout-de-en")
 
-    async def failing(self: ResultCache, source_ids: tuple[int, ...], *rest: Any) -> Any:
-        decoded = await decode(self, source_ids, *rest)
+    async def failing(source_ids: tuple[int, ...], *rest: Any) -> Any:
+        decoded = await model.engine.decode(source_ids, *rest)
         if len(source_ids) > 12:
             raise BackendFailed("the model failed on this batch")
         return decoded
 
-    monkeypatch.setattr(ResultCache, "decode", failing)
+    model.results = ResultCache(failing)
     q = ["Eins.", "Und dies ist zu lang."]
     *parts, (last, error) = await streamed(client, q=q)
     assert (last, error) == ("error", {"error": "the model failed on this batch", "status": 500})
