@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from pydantic import ValidationError
+
 import service
 from models.bundle.bundle import MANIFEST
 from service.bootstrap import configure_logging, local_translator
@@ -127,6 +129,17 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     parser.set_defaults(run=_run)
 
 
+def _decoding(options: argparse.Namespace) -> DecodingOverrides:
+    """Raises ``CommandFailed`` for a value out of range."""
+    try:
+        return DecodingOverrides(beam_size=options.beam_size, length_penalty=options.length_penalty)
+    except ValidationError as error:
+        (first, *_) = error.errors()
+        raise CommandFailed(
+            f"--{str(first['loc'][0]).replace('_', '-')}: {first['msg']}"
+        ) from error
+
+
 def _run(options: argparse.Namespace) -> int:
     target = _target(options.output)
     if target is not None and Path(options.file).resolve() == target:
@@ -141,7 +154,7 @@ def _run(options: argparse.Namespace) -> int:
             settings,
             LanguagePair(language(options.source), language(options.target)),
             format_of(options),
-            DecodingOverrides(beam_size=options.beam_size, length_penalty=options.length_penalty),
+            _decoding(options),
             source,
             skip=options.on_error == "skip",
             show_progress=sys.stderr.isatty() if options.progress is None else options.progress,

@@ -11,7 +11,9 @@ import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from models.bundle.manifest import (
     DecodingDefaults,
@@ -31,9 +33,52 @@ _TOKENS_PER_SOURCE_TOKEN = 3
 _TOKENS_ALWAYS = 20
 
 
-# More than any translation is forced to begin with or kept from writing. Encoding them takes less
-# than a millisecond.
-_LONGEST_CONSTRAINTS = 4_000
+PREFIX_CHARACTERS = 1_000
+"""Characters of a forced prefix, at most; so few are encoded in less than a millisecond."""
+SUPPRESSED_TEXTS = 100
+SUPPRESSED_CHARACTERS = 1_000
+"""Suppressed texts of a request, at most, and their characters together."""
+
+_MOST_TOKENS = 10_000
+"""More than any network reads or writes."""
+_MOST_CHOICES = 1_000_000
+"""More than any vocabulary holds."""
+
+_LARGEST_SEED = 2**53
+"""Largest seed; JSON parsers lose the precision of larger integers."""
+
+
+def _no_boolean(value: Any) -> Any:
+    if isinstance(value, bool):
+        raise ValueError("should be a number")
+    return value
+
+
+def _whole(value: Any) -> Any:
+    # JSON does not distinguish 2.0 from 2.
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return _no_boolean(value)
+
+
+WHOLE = BeforeValidator(_whole)
+"""Placed after ``int`` and its bounds; before them, pydantic would omit the bounds from OpenAPI."""
+DECIMAL = BeforeValidator(_no_boolean)
+_Natural = Annotated[int, Field(ge=0, le=_MOST_TOKENS), WHOLE]
+_Positive = Annotated[int, Field(ge=1, le=_MOST_TOKENS), WHOLE]
+_UpTo10 = Annotated[float, Field(ge=0, le=10, allow_inf_nan=False), DECIMAL]
+_Ratio = Annotated[float, Field(gt=0, le=100, allow_inf_nan=False), DECIMAL]
+_Penalty = Annotated[float, Field(ge=0.01, le=100, allow_inf_nan=False), DECIMAL]
+_Suppressed = Annotated[str, Field(min_length=1, max_length=SUPPRESSED_CHARACTERS)]
+
+
+def _check_together(texts: list[str]) -> list[str]:
+    characters = sum(map(len, texts))
+    if characters > SUPPRESSED_CHARACTERS:
+        raise ValueError(
+            f"should have at most {SUPPRESSED_CHARACTERS} characters together, not {characters}"
+        )
+    return texts
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,65 +92,112 @@ class Constraints:
 UNCONSTRAINED = Constraints()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DecodingOverrides:
+class DecodingOverrides(BaseModel):
     """A request's decoding options; ``None`` is the bundle's default.
 
-    Fields are those of ``DecodingOptions``, except that prefixes and suppressed sequences are text,
-    and lengths may be relative to the source's.
+    The only declaration of their names, ranges and descriptions: fields of the APIs and OpenAPI
+    follow from it. Those of ``DecodingOptions`` of the same name are passed on to the engine.
+    Prefixes and suppressed sequences are text, and lengths may be relative to the source's.
+    Raises pydantic's ``ValidationError``, a ``ValueError``, for values out of range.
     """
 
-    beam_size: int | None = None
-    patience: float | None = None
-    num_hypotheses: int | None = None
-    length_penalty: float | None = None
-    length_normalisation: LengthNormalisation | None = None
-    coverage_penalty: float | None = None
-    repetition_penalty: float | None = None
-    no_repeat_ngram_size: int | None = None
-    disable_unk: bool | None = None
-    suppress_sequences: tuple[str, ...] = ()
-    target_prefix: str = ""
-    """Forced beginning of the first sentence's translation."""
-    prefix_bias_beta: float | None = None
-    min_decoding_length: int | None = None
-    max_decoding_length: int | None = None
-    min_length_ratio: float | None = None
-    """Minimum of target tokens per source token, with ``eos`` counted on both sides."""
-    max_length_ratio: float | None = None
-    sampling_topk: int | None = None
-    sampling_topp: float | None = None
-    sampling_temperature: float | None = None
-    seed: int | None = None
-    """Seed of sampling; ``None`` draws a random seed per request."""
-    keep_figures: bool | None = None
-    """Whether a finished hypothesis that keeps the figures of the source is preferred. Has no
-    effect with scores or several hypotheses, which are sorted by score."""
-    return_alternatives: bool = False
-    """Whether the ``num_hypotheses`` likeliest tokens after the target prefix are each continued by
-    a search, as in CTranslate2."""
-    min_alternative_expansion_prob: float | None = None
-    """Least probability of these tokens."""
-    return_scores: bool = False
-    """Whether to compute scores; greedy search is faster without them."""
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    beam_size: _Positive | None = Field(default=None, description="Width of the beam search.")
+    patience: Annotated[float, Field(ge=0.5, le=10, allow_inf_nan=False), DECIMAL] | None = Field(
+        default=None,
+        description="The search ends when this times `beam_size` hypotheses have ended.",
+    )
+    num_hypotheses: _Positive | None = Field(
+        default=None, description="Translations to return; one more than `alternatives`."
+    )
+    length_penalty: Annotated[float, Field(ge=-10, le=10, allow_inf_nan=False), DECIMAL] | None = (
+        Field(default=None, description="Scores are divided by the length to this power.")
+    )
+    length_normalisation: LengthNormalisation | None = Field(
+        default=None,
+        description="`power` divides by T^length_penalty, `gnmt` by ((5 + T) / 6)^length_penalty.",
+    )
+    coverage_penalty: _UpTo10 | None = Field(
+        default=None, description="Punishes translations that have not looked at all of the source."
+    )
+    repetition_penalty: _Penalty | None = Field(
+        default=None, description="Above 1, repetitions get unlikelier."
+    )
+    no_repeat_ngram_size: _Natural | None = Field(
+        default=None, description="No sequence of so many tokens is written twice; 0 allows it."
+    )
+    disable_unk: bool | None = Field(default=None, description="Never write the unknown token.")
+    suppress_sequences: (
+        Annotated[
+            list[_Suppressed], Field(max_length=SUPPRESSED_TEXTS), AfterValidator(_check_together)
+        ]
+        | None
+    ) = Field(default=None, description="Texts that are never written (JSON only).")
+    target_prefix: Annotated[str, Field(max_length=PREFIX_CHARACTERS)] | None = Field(
+        default=None, description="What each translation begins with."
+    )
+    prefix_bias_beta: Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False), DECIMAL] | None = (
+        Field(
+            default=None,
+            description="Above 0, `target_prefix` is favoured by this much rather than forced.",
+        )
+    )
+    min_decoding_length: _Natural | None = Field(
+        default=None, description="Shortest translation of a sentence, in tokens; 1 if not given."
+    )
+    max_decoding_length: _Positive | None = Field(
+        default=None,
+        description="Longest translation of a sentence, in tokens; three times the tokens of the "
+        "source and 20 more where it is not given.",
+    )
+    min_length_ratio: _Ratio | None = Field(
+        default=None, description="Target tokens per source token, at least."
+    )
+    max_length_ratio: _Ratio | None = Field(
+        default=None, description="Target tokens per source token, at most."
+    )
+    sampling_topk: Annotated[int, Field(ge=0, le=_MOST_CHOICES), WHOLE] | None = Field(
+        default=None,
+        description="1 searches; more draws each token from so many likeliest, at most from 256; "
+        "0 means 256.",
+    )
+    sampling_topp: Annotated[float, Field(gt=0, le=1), DECIMAL] | None = Field(
+        default=None, description="Draws from the likeliest tokens that make up this much."
+    )
+    sampling_temperature: Annotated[float, Field(ge=0.001, le=100), DECIMAL] | None = Field(
+        default=None, description="Above 1, draws are more even; below, more certain."
+    )
+    seed: Annotated[int, Field(ge=0, le=_LARGEST_SEED), WHOLE] | None = Field(
+        default=None, description="Draws with the same seed are the same; without one they differ."
+    )
+    keep_figures: bool | None = Field(
+        default=None,
+        description="Prefer, among the finished hypotheses of the beam, the one that keeps the "
+        "figures and signs of the source. Ignored if scores or several translations are wanted.",
+    )
+    return_alternatives: bool | None = Field(
+        default=None,
+        description="Continue each of the `num_hypotheses` likeliest tokens after the beginning of "
+        "the translation.",
+    )
+    min_alternative_expansion_prob: (
+        Annotated[float, Field(ge=0, le=1, allow_inf_nan=False), DECIMAL] | None
+    ) = Field(default=None, description="Least probability of these tokens; 0 if not given.")
+    return_scores: bool | None = Field(
+        default=None, description="Whether to say how likely the translations are, in `scores`."
+    )
 
     def constraints(self, encode: Encode) -> Constraints:
         """The constraints as token ids. ``encode`` converts text to token ids.
 
-        Raises ``InvalidOption`` if they are longer together than any translation needs, or exclude
-        one another.
+        Raises ``InvalidOption`` if they exclude one another.
         """
         if self.return_alternatives and self.prefix_bias_beta:
             raise InvalidOption("return_alternatives excludes prefix_bias_beta")
-        characters = len(self.target_prefix) + sum(map(len, self.suppress_sequences))
-        if characters > _LONGEST_CONSTRAINTS:
-            raise InvalidOption(
-                f"target_prefix and suppress_sequences have {characters} characters together; at "
-                f"most {_LONGEST_CONSTRAINTS} are read"
-            )
         return Constraints(
             encode(self.target_prefix) if self.target_prefix else (),
-            tuple(encode(text) for text in self.suppress_sequences),
+            tuple(encode(text) for text in self.suppress_sequences or ()),
         )
 
     def resolve(
@@ -136,6 +228,7 @@ class DecodingOverrides:
                 **{
                     "length_penalty": defaults.length_penalty,
                     "length_normalisation": defaults.length_normalisation,
+                    "return_scores": False,
                     **self._passed_on,
                     **({"num_hypotheses": 1} if self.return_alternatives else {}),
                 },
@@ -165,7 +258,7 @@ class DecodingOverrides:
         return math.ceil(steps * max(1.0, cost / defaults.beam_size))
 
     @property
-    def alternatives(self) -> int:
+    def token_alternatives(self) -> int:
         """The number of alternatives at a token; 0 without ``return_alternatives``."""
         return _or(self.num_hypotheses, 1) if self.return_alternatives else 0
 
@@ -231,7 +324,7 @@ _RESOLVED = {
     *("min_decoding_length", "max_decoding_length"),
 }
 _PASSED_ON = sorted(
-    {option.name for option in fields(DecodingOverrides)}.intersection(
+    set(DecodingOverrides.model_fields).intersection(
         option.name for option in fields(DecodingOptions)
     )
     - _RESOLVED

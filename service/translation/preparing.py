@@ -50,7 +50,7 @@ class Job:
     @property
     def extra_characters(self) -> int:
         """Characters that are processed besides the texts, roughly."""
-        constraints = self.decoding.target_prefix, *self.decoding.suppress_sequences
+        constraints = self.decoding.target_prefix or "", *(self.decoding.suppress_sequences or ())
         # Terms that begin with others are found one after the other. Of a large glossary, so many
         # terms suffice for a thread.
         terms = sum(1 + len(term.source) for term in islice(self.terms, _TERMS_COUNTED))
@@ -157,7 +157,7 @@ def prepare(
         source_ids = encoded[marked.text]
         options = options_of(len(source_ids), number, has_figures(marked.text))
         occurrences = () if index is None else index.occurrences_in(marked.text)
-        prefix = "" if number else job.decoding.target_prefix
+        prefix = "" if number else job.decoding.target_prefix or ""
         return Sentence(marked, source_ids, options, occurrences, prefix)
 
     def text(marked: MarkedText) -> Text:
@@ -205,7 +205,7 @@ def work_of(
     total = 0
     for number, sentence in (each for text in texts for each in enumerate(text.sentences)):
         work = sum(
-            (1 if number else 1 + decoding.alternatives)
+            (1 if number else 1 + decoding.token_alternatives)
             * decoding.work(manifest.decoding, manifest.limits, len(sentence.source_ids))
             for manifest, decoding in jobs
         )

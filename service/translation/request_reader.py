@@ -195,7 +195,7 @@ class RequestReader:
             if job.prefix:
                 (text,) = texts
                 texts = [begun(text, job.prefix, directed, job.splitting, job.markup)]
-            return [text.with_alternatives(job.decoding.alternatives) for text in texts]
+            return [text.with_alternatives(job.decoding.token_alternatives) for text in texts]
 
         return await self.pool.run([run.text for run in runs], prepared, extra, caller or None)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -14,7 +13,6 @@ from service.api.fields.bounds import BOUNDS
 from service.api.fields.options import DecodingParameters
 from service.api.libretranslate.translate import TranslateParameters
 from service.settings import Settings
-from service.translation.decoding import DecodingOverrides
 from tests.api.answers import parts_of
 from tests.support.programs import ROOT
 
@@ -89,10 +87,8 @@ SCHEDULED = {"priority", "return_scores"}
 """Options of the API that do not change the search."""
 
 
-def test_api_overrides_and_client_have_the_same_decoding_options() -> None:
+def test_api_and_client_have_the_same_decoding_options() -> None:
     fields = set(DecodingParameters.model_fields)
-    overrides = {field.name for field in dataclasses.fields(DecodingOverrides)}
-    assert fields - {"priority"} == overrides
     assert fields - SCHEDULED == set(DecodingOptions.__optional_keys__)
 
 

@@ -53,7 +53,7 @@ def test_default_length_limit_is_three_times_the_source_plus_twenty() -> None:
 
 def test_requested_length_is_capped_at_the_limit_of_the_model() -> None:
     assert resolve(max_decoding_length=7).max_decoding_length == 7
-    assert resolve(max_decoding_length=10**30).max_decoding_length == 200
+    assert resolve(max_decoding_length=10_000).max_decoding_length == 200
 
 
 def test_beam_is_widened_to_the_number_of_hypotheses() -> None:
@@ -66,16 +66,17 @@ def test_options_that_contradict_each_other_are_refused_by_name() -> None:
         resolve(beam_size=2, num_hypotheses=3)
 
 
-def test_constraints_longer_than_any_translation_needs_are_refused() -> None:
-    encode = tuple[int, ...]
-    accepted = DecodingOverrides(suppress_sequences=("ab", "c"), target_prefix="d")
-    assert accepted.constraints(lambda text: tuple(map(ord, text))).target_prefix == (100,)
-    for excess in (
-        DecodingOverrides(suppress_sequences=("x" * 3_000, "y" * 3_000)),
-        DecodingOverrides(target_prefix="x" * 6_000),
-    ):
-        with pytest.raises(InvalidOption, match="6000"):
-            excess.constraints(lambda text: encode())
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"suppress_sequences": ["x" * 600, "y" * 600]},
+        {"target_prefix": "x" * 1_001},
+        {"beam_size": 0},
+    ],
+)
+def test_options_out_of_range_are_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=next(iter(options))):
+        DecodingOverrides(**options)
 
 
 def test_sentences_of_a_text_have_one_seed_unless_they_are_sampled() -> None:

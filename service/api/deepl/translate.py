@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Request, Response
@@ -155,7 +154,7 @@ class TextParameters(DecodingParameters):
         overrides = self.overrides(self.num_hypotheses or 1)
         quick = self.model_type == "latency_optimized"
         if quick and overrides.beam_size is None and overrides.num_hypotheses == 1:
-            return replace(overrides, beam_size=1)
+            return overrides.model_copy(update={"beam_size": 1})
         return overrides
 
     def request(self, catalogue: Catalogue, terms: tuple[Term, ...]) -> TranslateRequest:

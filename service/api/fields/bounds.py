@@ -14,14 +14,12 @@ from service.api.errors import BadRequest
 from service.state.entries import LONGEST_TERM_BYTES
 from service.state.glossaries import LONGEST_NAME_BYTES, GlossaryLimits
 from service.state.suggestions import SuggestionLimits
+from service.translation.decoding import PREFIX_CHARACTERS, SUPPRESSED_CHARACTERS, SUPPRESSED_TEXTS
 
 LANGUAGE_CHARACTERS = 64
 NAME_CHARACTERS = 200
 """Characters in the name of a model, an API key, an id."""
 FILENAME_CHARACTERS = 1_000
-PREFIX_CHARACTERS = 1_000
-SUPPRESSED_TEXTS = 100
-SUPPRESSED_CHARACTERS = 1_000
 TAGS = 1_000
 TAG_CHARACTERS = 4_000
 """Characters in all names of tags of one field."""

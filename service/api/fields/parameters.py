@@ -22,9 +22,9 @@ from starlette.datastructures import FormData, UploadFile
 
 from service.api.access import address_of
 from service.api.errors import BadRequest
-from service.api.fields.bounds import SUPPRESSED_TEXTS
 from service.api.fields.long_forms import form_thread
 from service.api.fields.percent_encoding import unquoted
+from service.translation.decoding import SUPPRESSED_TEXTS
 
 M = TypeVar("M", bound=BaseModel)
 

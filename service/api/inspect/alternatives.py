@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from service.api.access import Access
 from service.api.fields import schemas
-from service.api.fields.options import DECIMAL, WHOLE, Key, LanguageCode, Name
+from service.api.fields.options import Key, LanguageCode, Name
 from service.api.fields.parameters import read_fields
 from service.api.fields.schemas import Answer, answer_of
 from service.api.libretranslate.languages import DetectionAnswer, detected, read, read_source
@@ -19,6 +19,7 @@ from service.catalogue.catalogue import Catalogue
 from service.catalogue.repository import ModelRepository
 from service.engine.types import MOST_ALTERNATIVES
 from service.translation.alternatives import Alternatives, WordPlace
+from service.translation.decoding import DECIMAL, WHOLE
 from service.translation.types import TranslateRequest
 
 _LARGEST_POSITION = 1_000_000_000

@@ -21,7 +21,7 @@ from service.api.access import Caller
 from service.api.errors import EXPECTED, BadRequest, message_of, refusal_of
 from service.api.fields import schemas
 from service.api.fields.bounds import TERM_CHARACTERS, TERMS, RequestLimits
-from service.api.fields.options import WHOLE, DecodingParameters, Key, LanguageCode, Name, Texts
+from service.api.fields.options import DecodingParameters, Key, LanguageCode, Name, Texts
 from service.api.fields.parameters import ROOT, Fields
 from service.api.fields.schemas import Answer, answer_of
 from service.api.inspect.attention_answers import ConfidenceAnswer
@@ -39,6 +39,7 @@ from service.state.errors import InvalidGlossary
 from service.text.confidence import Confidence, joined
 from service.text.markup import PLAIN, Markup
 from service.text.types import Term
+from service.translation.decoding import WHOLE
 from service.translation.types import Part, TranslateRequest, Translation, longest
 
 KeepTranslations = Callable[[Sequence[Translation]], Awaitable[str]]
