@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import numpy as np
 import pytest
 
 from dragoman import AccessDenied, AsyncClient, Client, QuotaSpent, Retries
@@ -64,7 +65,13 @@ def test_first_parts_arrive_before_all_sentences_are_translated(slow: Server) ->
             received += parts
         assert "".join(part.text for part in received) == text.upper() == parts.result.text
         assert len(received) > 1
-        assert client.attention(parts.result, sentence=5).rows[-2] == "."
+        kept = client.attention(parts.result, layer="all", sentence=5)
+        assert kept.rows[-2] == "."
+        pair: Any = {"source": "de", "target": "en"}
+        texts = SENTENCES[5], SENTENCES[5].upper()
+        given = client.attention_of(*texts, layer="all", **pair)
+        assert np.allclose(given.weights, kept.weights, atol=1e-5) and given.rows == kept.rows
+        assert client.alignment_of(*texts, **pair) == client.alignment(parts.result, sentence=5)
         [leg] = client.legs(parts.result)
         assert [each.target for each in leg.sentences] == [each.upper() for each in SENTENCES[:6]]
 
