@@ -1,4 +1,4 @@
-"""What a GPU does with the service: one program for the first ten minutes on a machine.
+"""GPU benchmark: one program for the first ten minutes on a machine.
 
     python -m benchmarks.gpu [--record FILE] [--bundle DIRECTORY] [--stages NAME ...]
 
@@ -22,7 +22,6 @@ Each result is printed when it is known and appended to ``--record`` as a line o
 from __future__ import annotations
 
 import argparse
-import json
 import subprocess
 import sys
 import time
@@ -31,7 +30,7 @@ from pathlib import Path
 
 from benchmarks import gpu_measures as measures
 from benchmarks.base import CACHE
-from benchmarks.gpu_measures import SENTENCES, Measured
+from benchmarks.gpu_measures import SENTENCES, Measured, note
 
 STAGES: dict[str, tuple[Callable[[Measured], None], int]] = {
     "prepare": (measures.prepare, 900),
@@ -44,7 +43,7 @@ STAGES: dict[str, tuple[Callable[[Measured], None], int]] = {
     "peers": (measures.peers, 120),
     "profile": (measures.profile, 90),
 }
-"""What each stage measures, and its limit in seconds."""
+"""Function of each stage, and its limit in seconds."""
 ON_CPU = ("prepare", "parity", "speed", "arrivals")
 
 
@@ -88,19 +87,6 @@ def _ran(stage: str, given: list[str], record: Path | None) -> bool:
     else:
         note(record, stage, "done", seconds=seconds)
     return not outcome
-
-
-def note(record: Path | None, stage: str, kind: str, **values: object) -> None:
-    """Print a result, and append it to the record."""
-    numbers = {
-        name: float(f"{value:.4g}") if isinstance(value, float) else value
-        for name, value in values.items()
-    }
-    print(stage, kind, ", ".join(f"{name} {value}" for name, value in numbers.items()), flush=True)
-    if record is not None:
-        line = {"benchmark": "gpu", "stage": stage, "kind": kind, **numbers}
-        with record.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(line) + "\n")
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -65,9 +65,22 @@ OPTIONS = DecodingOptions(beam_size=BEAM_SIZE, max_decoding_length=128)
 CONSTRAINED = DecodingOptions(beam_size=BEAM_SIZE, max_decoding_length=128, repetition_penalty=1.1)
 
 
+def note(record: Path | None, stage: str, kind: str, **values: object) -> None:
+    """Print a result, and append it to the record."""
+    numbers = {
+        name: float(f"{value:.4g}") if isinstance(value, float) else value
+        for name, value in values.items()
+    }
+    print(stage, kind, ", ".join(f"{name} {value}" for name, value in numbers.items()), flush=True)
+    if record is not None:
+        line = {"benchmark": "gpu", "stage": stage, "kind": kind, **numbers}
+        with record.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+
+
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What a stage measures, and where its results go."""
+    """Subject of a stage, and the place of its results."""
 
     stage: str
     record: Path | None
@@ -77,13 +90,11 @@ class Measured:
     sentences: tuple[int, ...]
 
     def note(self, kind: str, **values: object) -> None:
-        from benchmarks.gpu import note
-
         note(self.record, self.stage, kind, **values)
 
     @property
     def number(self) -> int:
-        """Of the GPU."""
+        """Number of the GPU."""
         return usable_gpus()[0].number
 
     def bundle(self) -> Bundle:

@@ -59,7 +59,7 @@ DEAD = -1e30
 BARS = 8
 """Columns of ``bars``. A multiple of 8 keeps matrix products aligned."""
 EOS_BAR, UNK_BAR, ALWAYS_BAR = 0, 1, 2
-"""Those in use: ``eos``, ``unk``, and columns of the logits that stand for no token."""
+"""Columns in use: ``eos``, ``unk``, and columns of the logits that stand for no token."""
 EXTRA_CANDIDATES = 2
 """Candidates of each row beyond the ranks, because ``bos`` and ``pad`` are not ranked."""
 ENTROPIES = "target_entropies"

@@ -86,7 +86,7 @@ class _Resident:
         self.hidden = HIDDEN_FP16 if self.half else HIDDEN
         missing = emitter.missing_rows if self.half else 0
         self.columns = self.config.target_vocabulary + missing
-        """Of the logits."""
+        """Number of columns of the logits."""
         self.width = min(2 * rows + EXTRA_CANDIDATES, self.config.target_vocabulary)
 
     def begin(self) -> None:

@@ -116,7 +116,7 @@ def _serve(
 
 
 def _lost_models(built: Service) -> str:
-    """Which models have lost all their devices; empty if none has."""
+    """Names the models that have lost all their devices; empty if none has."""
     try:
         models = built.repository.catalogue.models
     except NotReady:

@@ -228,6 +228,7 @@ class Engine:
             lower_thread_priority()
         try:
             self._prepare()
+            self._report(self._backend.cache_use())
             self._post(self._prepared.set)
             while self._take_commands():
                 if self._scheduler.has_work:
@@ -370,7 +371,7 @@ class Engine:
         self._depart("preempted", len(sequences))
 
     def _fail(self, sequences: list[Sequence], error: Exception) -> None:
-        # Before the futures fail, so that no caller tries this engine again.
+        # Found before the futures fail, so that no caller tries this engine again.
         lost = self._find_lost()
         failures: list[tuple[Sequence, _Outcome]] = []
         # Last slot first: removing a sentence then never moves another one to be removed.

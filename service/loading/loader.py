@@ -67,7 +67,7 @@ _BATCH_TOKENS: dict[Device, int] = {"cpu": 1664, "cuda": 1 << 16}
 
 
 _GATHERED_STEPS: dict[Device, int] = {"cpu": 1, "cuda": 4}
-"""On a GPU, the encode of one sentence takes as long as that of several."""
+"""The encode of one sentence takes as long on a GPU as that of several."""
 
 EXAMPLE_TOLERANCE = 0.05
 """Nats per token by which an example may be less likely than the translation that a GPU found.

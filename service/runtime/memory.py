@@ -136,8 +136,10 @@ class Memory(Protocol):
         """Options of a run; ``shape`` tells its shapes and addresses from those of other runs."""
 
     def uncaptured(self) -> AbstractContextManager[None]:
-        """Inside, ``graph_options`` captures nothing. ONNX Runtime replays a graph only in the
-        thread that has captured it."""
+        """``graph_options`` captures nothing inside this context.
+
+        ONNX Runtime replays a graph only in the thread that has captured it.
+        """
 
     def wait(self) -> None:
         """Wait for the end of all copies and runs. Raises the errors of the device."""

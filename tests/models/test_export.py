@@ -481,5 +481,5 @@ def test_logits_in_fp16_have_columns_in_a_multiple_of_8(graph: Literal["step", "
         for node in model.graph.node
         if node.op_type == "Gemm" and node.input[1] in shapes
     }
-    # Of the output matrix, which others are not joined to.
+    # Only the output matrix is joined to other rows.
     assert rows == {32}

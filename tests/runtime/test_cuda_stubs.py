@@ -31,7 +31,7 @@ pytestmark = pytest.mark.skipif(
 
 
 def environment(**host: str) -> dict[str, str]:
-    """That of a process on the stubs; ``host`` says what the machine has."""
+    """Environment of a process on the stubs; ``host`` says what the machine has."""
     return os.environ | {
         "LD_LIBRARY_PATH": str(STUBS / "lib"),
         "PYTHONPATH": f"{STUBS / 'site'}:{ROOT}",
@@ -40,7 +40,7 @@ def environment(**host: str) -> dict[str, str]:
 
 
 def run(module: str, *arguments: str, **host: str) -> str:
-    """What a module prints on the stubs, of which ``host`` are environment variables."""
+    """Output of a module on the stubs, of which ``host`` are environment variables."""
     done = subprocess.run(
         [sys.executable, "-m", module, *arguments],
         cwd=ROOT,

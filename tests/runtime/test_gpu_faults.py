@@ -26,7 +26,7 @@ __all__ = ["pytestmark"]
 
 BUNDLE = "bundles/general-de-en"
 MOST_THREADS = 8
-"""Of the process, for a model on a GPU, on a machine with 96 cores."""
+"""Threads of the process for a model on a GPU, on a machine with 96 cores."""
 LOST = 3
 """Exit code of a service that has lost its GPUs."""
 

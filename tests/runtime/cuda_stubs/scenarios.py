@@ -1,4 +1,4 @@
-"""What a service meets on GPUs, on the stubs: one scenario each run, whose result is JSON.
+"""Scenarios of a service on GPUs, on the stubs: one each run, whose result is JSON.
 
     python -m tests.runtime.cuda_stubs.scenarios SCENARIO BUNDLE
 
