@@ -84,9 +84,7 @@ def test_block_of_more_than_2_gib_is_allocated() -> None:
 
 
 def test_thread_may_allocate_and_close_sessions_while_another_one_captures() -> None:
-    found = scenario("isolation")
-    assert (found["conflicts"], found["warmed"]) == (0, 1)
-    assert found["allocated"] > 100
+    assert scenario("isolation") == {"conflicts": 0, "warmed": 1}
 
 
 def test_captures_reloads_and_attention_do_not_disturb_one_another() -> None:
