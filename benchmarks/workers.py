@@ -82,6 +82,9 @@ class SimulatedDevice:
     def move(self, origin: int, slot: int) -> None:
         self._lengths[slot] = self._lengths[origin]
 
+    def check(self) -> None:
+        """No device can be lost."""
+
     def cache_use(self) -> CacheUse:
         return CacheUse(1, 1 << 30)
 

@@ -388,7 +388,7 @@ async def _cancelled_at_the_end(work: Coroutine[None, None, None]) -> AsyncItera
 async def _watch(settings: Settings, metrics: Metrics, loaded: asyncio.Event) -> None:
     """Add the metrics of GPUs once the models are loaded. Runs as a background task."""
     await loaded.wait()
-    await asyncio.to_thread(watch_devices, settings, metrics.registry)
+    await asyncio.to_thread(watch_devices, settings, metrics)
 
 
 async def _load_all(repository: ModelRepository, reloader: Reloader, loaded: asyncio.Event) -> None:

@@ -81,14 +81,20 @@ class Settings(BaseModel):
         "see, or their numbers, separated by commas",
     )
     capture: bool = Field(
-        default=False,
-        description="on GPUs, capture the steps of each batch size into CUDA graphs when they "
-        "first run; faster, and not yet tried on hardware",
+        default=True,
+        description="on GPUs, capture the steps of each batch size into CUDA graphs; false steps "
+        "without, slower, should a driver refuse captures",
     )
     resident: bool = Field(
         default=True,
         description="on GPUs, keep the state of beam searches on the device, for bundles that "
         "reproduce their examples there; the host steps constrained searches",
+    )
+    warm_up_seconds: int = Field(
+        default=20,
+        ge=0,
+        description="on GPUs, how long each engine of a model may run the usual batches before it "
+        "serves, at load; what is not reached runs and is captured when it first occurs",
     )
     shortlist: bool = Field(
         default=False,
@@ -103,7 +109,10 @@ class Settings(BaseModel):
         "0 does all in one",
     )
     cache_megabytes: int = Field(
-        default=2048, ge=1, description="memory for keys and values, for each model"
+        default=0,
+        ge=0,
+        description="memory for keys and values, for each model; 0 takes 2048 on a CPU, and on a "
+        "GPU at most 30 % of its free memory",
     )
     threads: int = Field(default=0, ge=0, description="threads of a model; 0 takes every core")
     slots: int = Field(

@@ -71,7 +71,12 @@ MAY_IMPORT = {
         "models.importing",
     },
     "service.settings": set[str](),
-    "service.runtime": {"service.runtime", "models.bundle", "models.export.admission"},
+    "service.runtime": {
+        "service.runtime",
+        "models.bundle",
+        "models.export.admission",
+        "models.export.averages",
+    },
     "service.threads": set[str](),
     "service.engine": {
         "service.engine",

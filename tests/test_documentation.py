@@ -30,7 +30,7 @@ def test_every_metric_is_documented_and_every_documented_one_exists(
 ) -> None:
     nvml.install(monkeypatch)
     metrics = Metrics()
-    metrics.registry.register(DeviceCollector({"cuda:0": nvml.BUS_ID}))
+    metrics.registry.register(DeviceCollector({"cuda:0": nvml.UUID}))
     names = {
         metric.name + ("_total" if metric.type == "counter" else "")
         for metric in metrics.registry.collect()

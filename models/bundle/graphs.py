@@ -57,7 +57,9 @@ ElementType = Literal["float", "float16"]
 DEAD = -1e30
 """Sum of log-probabilities in the resident graph where there is no hypothesis."""
 BARS = 8
-"""Columns of ``bars``, of which two are in use. A multiple of 8 keeps matrix products aligned."""
+"""Columns of ``bars``. A multiple of 8 keeps matrix products aligned."""
+EOS_BAR, UNK_BAR, ALWAYS_BAR = 0, 1, 2
+"""Columns in use: ``eos``, ``unk``, and columns of the logits that stand for no token."""
 EXTRA_CANDIDATES = 2
 """Candidates of each row beyond the ranks, because ``bos`` and ``pad`` are not ranked."""
 ENTROPIES = "target_entropies"

@@ -252,6 +252,11 @@ class Emitter:
         zero, one = g.constant(0, np.int64), g.constant(1, np.int64)
         return g.unsqueeze(g.op("Range", zero, scalar, one), 0)
 
+    @property
+    def missing_rows(self) -> int:
+        """Rows that make the number of logits a multiple of 8."""
+        return -self.config.target_vocabulary % 8
+
     def quantise_for_logits(self, x: str) -> None:
         """Quantise x outside of the branches, so that each branch can compute ``logits`` of it."""
         self._quantised(x, *self._input("generator"))
@@ -266,6 +271,19 @@ class Emitter:
         parts = self.matrix(name, "generator")
         if rows:
             parts = [g.op("Gather", part, rows) for part in parts]
+        missing = self.missing_rows if self.precision == "fp16" else 0
+        if missing:
+            # Rows of logits are then aligned for tensor cores; no search chooses the added ones.
+            matrix, *bias = parts
+            added = np.zeros((missing, self.config.width), np.float16)
+            if not bias:
+                none = np.zeros(self.config.target_vocabulary, np.float16)
+                bias = [g.tensor("no_output_bias", none)]
+            hidden = g.constant(np.full(missing, HIDDEN_FP16), np.float16)
+            parts = [
+                g.op("Concat", matrix, g.tensor("added_rows", added), axis=0),
+                g.op("Concat", *bias, hidden, axis=0),
+            ]
         product = g.op("Gemm", x, *parts, transB=1)
         if self.precision == "fp16":
             return g.op("Cast", product, to=onnx.TensorProto.FLOAT)

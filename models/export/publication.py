@@ -26,9 +26,12 @@ from models.bundle.manifest import (
     Precision,
     Provenance,
     SentenceLimits,
+    SpecialIds,
 )
 from models.bundle.tokenizer import Tokenizers
 from models.export.calibration import Pair, calibrate
+from models.export.errors import ParityError
+from models.export.fp16_range import LARGEST, largest_activation
 from models.export.graphs import build_graph, dimensions_of
 from models.export.parity import (
     Translated,
@@ -47,6 +50,8 @@ from models.reference.transformer import ReferenceTransformer
 logger = logging.getLogger(__name__)
 
 PRECISIONS: tuple[Precision, ...] = ("fp32", "int8", "fp16")
+FP16_SENTENCES = 32
+"""Sentences whose values are compared with the range of fp16."""
 PROOF_SENTENCES = 200
 ATTENTION_SENTENCES = 16
 EXAMPLES = 4
@@ -160,7 +165,10 @@ def publish(
             version = version or sha256_of(directory / weights_file(precision))[:12]
         # The proof opens graphs of the same size.
         del weights
-        translated = _prove(publication, directory, stored, sentences)
+        translated = _prove(publication, directory, stored, sentences, half_is_optional=shares)
+        written, precisions = (
+            tuple(p for p in each if p in translated[0].graphs) for each in (written, precisions)
+        )
         proof = _proof(publication, sentences, translated, written, scorer)
         manifest = Manifest(
             name=publication.name,
@@ -189,13 +197,31 @@ def publish(
         return Bundle.write(bundles / publication.name, manifest, published), proof
 
 
+def _require_fp16_range(
+    directory: Path,
+    special: SpecialIds,
+    pairs: Sequence[tuple[tuple[int, ...], tuple[int, ...]]],
+) -> None:
+    """Raises ``ParityError`` if values of the network exceed the range of fp16, as on a GPU."""
+    largest = largest_activation(directory, special, pairs[:FP16_SENTENCES])
+    if largest > LARGEST:
+        raise ParityError(
+            f"the network computes {largest:.0f}, and fp16 is used for values up to {LARGEST:.0f}; "
+            "--precisions int8 or fp32 has no such limit"
+        )
+
+
 def _prove(
     publication: Publication,
     directory: Path,
     stored: Mapping[Precision, Precision],
     sentences: Sequence[Sentence],
+    *,
+    half_is_optional: bool,
 ) -> list[Translated]:
     """Proved translations in the order of ``sentences``. Releases the network.
+
+    An optional fp16 is left out if values of the network exceed its range.
 
     ``stored`` has the precision of the weights that the graphs of each precision read. The network
     computes all that the proof needs before any graph is opened, because opening graphs needs two
@@ -228,6 +254,17 @@ def _prove(
         for place in range(0, len(sources), max(1, len(sources) // ATTENTION_SENTENCES))
     ]
     network.release()
+    if "fp16" in stored:
+        # The graph reads ``bos`` before the target.
+        longest = network.config.max_length - 1
+        pairs = [(sources[place], target[:longest]) for place, target in targets.items()]
+        try:
+            _require_fp16_range(directory, special, pairs)
+        except ParityError as error:
+            if not half_is_optional:
+                raise
+            logger.warning("the bundle has no graphs in fp16 for GPUs: %s", error)
+            stored = {p: weights for p, weights in stored.items() if p != "fp16"}
     proved: dict[int, Translated] = {}
     for own, searching, found in zip(places, searchings, by_network, strict=True):
         translated = translate_all(

@@ -17,7 +17,16 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto
 
-from models.bundle.graphs import BARS, DEAD, EXTRA_CANDIDATES, FUSED_ROWS, resident_signature
+from models.bundle.graphs import (
+    ALWAYS_BAR,
+    BARS,
+    DEAD,
+    EOS_BAR,
+    EXTRA_CANDIDATES,
+    FUSED_ROWS,
+    UNK_BAR,
+    resident_signature,
+)
 from models.bundle.manifest import Precision, SpecialIds
 from models.export.builder import MICROSOFT, GraphBuilder, WeightFile
 from models.export.emitter import HIDDEN, HIDDEN_FP16, Emitter
@@ -75,6 +84,9 @@ class _Resident:
         self.half = emitter.precision == "fp16"
         self.element: type[np.floating] = np.float16 if self.half else np.float32
         self.hidden = HIDDEN_FP16 if self.half else HIDDEN
+        missing = emitter.missing_rows if self.half else 0
+        self.columns = self.config.target_vocabulary + missing
+        """Number of columns of the logits."""
         self.width = min(2 * rows + EXTRA_CANDIDATES, self.config.target_vocabulary)
 
     def begin(self) -> None:
@@ -153,15 +165,25 @@ class _Resident:
         name = "generator" if config.tying == "none" else "target"
         # More columns of the matrix: a 1 there in a row's activations bars a token before the
         # softmax. It saves a copy of all logits.
-        shape = g.ints(config.target_vocabulary, BARS)
+        missing = self.columns - config.target_vocabulary
+        shape = g.ints(self.columns, BARS)
         none = onnx.numpy_helper.from_array(np.zeros(1, self.element))
+        # Rows that align the logits are barred by a column that is always 1.
+        added = [[config.target_vocabulary + i, ALWAYS_BAR] for i in range(missing)]
         barred = g.op(
             "ScatterND",
             g.op("ConstantOfShape", shape, value=none),
-            g.constant([[self.ids.eos, 0], [self.ids.unk, 1]], np.int64),
-            g.constant([self.hidden] * 2, self.element),
+            g.constant([[self.ids.eos, EOS_BAR], [self.ids.unk, UNK_BAR], *added], np.int64),
+            g.constant([self.hidden] * (2 + missing), self.element),
         )
         matrix, *bias = e.matrix(name, "generator")
+        if missing:
+            rows = g.tensor("added_rows", np.zeros((missing, config.width), self.element))
+            matrix = g.op("Concat", matrix, rows, axis=0)
+            bias = [
+                g.op("Concat", each, g.constant(np.zeros(missing), self.element), axis=0)
+                for each in bias
+            ]
         logits = g.op("Gemm", wide, g.op("Concat", matrix, barred, axis=1), *bias, transB=1)
         # The log-probability of the best one says what to subtract from the logits of the others,
         # so that logits in fp16 are not copied as floats.
@@ -180,7 +202,7 @@ class _Resident:
         g, rows, width, ids = self.g, self.rows, self.width, self.ids
         never = g.op(
             "ScatterElements",
-            g.op("ConstantOfShape", g.ints(self.config.target_vocabulary)),
+            g.op("ConstantOfShape", g.ints(self.columns)),
             g.ints(ids.bos, ids.pad),
             g.constant([DEAD, DEAD], np.float32),
         )

@@ -21,11 +21,24 @@ class Alive(Answer):
     status: str = Field(examples=["ok"])
 
 
+class Health(Answer):
+    status: str = Field(examples=["ok"])
+    gpu_missing: str = Field(
+        default="", description="Why an installation for GPUs runs on the CPU, if it does."
+    )
+
+
 class Readiness(Answer):
     status: str = Field(description="ready, not ready or draining.", examples=["ready"])
     reasons: list[str] = Field(description="Why the service is not ready; empty if it is.")
     models: list[str] = Field(examples=[["general-de-en"]])
     failed: dict[str, str] = Field(description="Bundles that could not be loaded, and why.")
+    devices: dict[str, list[str]] = Field(
+        description="Where each model runs.", examples=[{"general-de-en": ["cuda:0"]}]
+    )
+    gpu_missing: str = Field(
+        default="", description="Why an installation for GPUs runs on the CPU, if it does."
+    )
 
 
 class RecordedScoreAnswer(Answer):
@@ -85,15 +98,19 @@ def create_router(
     router = APIRouter(tags=["operations"])
     metrics.ready_while(lambda: not _hindrances(repository, drain))
 
+    def missing() -> dict[str, str]:
+        reason = metrics.missing_gpu_reason
+        return {"gpu_missing": reason} if reason else {}
+
     @router.get("/livez", summary="Liveness of the process", responses={200: answer_of(Alive)})
     async def livez() -> Response:
         return Json(Alive(status="ok"))
 
     @router.get(
-        "/health", summary="LibreTranslate's health check", responses={200: answer_of(Alive)}
+        "/health", summary="LibreTranslate's health check", responses={200: answer_of(Health)}
     )
     async def health() -> Response:
-        return Json(Alive(status="ok"))
+        return Json(Health(status="ok", **missing()))
 
     @router.get(
         "/readyz",
@@ -117,6 +134,8 @@ def create_router(
             reasons=reasons,
             models=[model.name for model in models],
             failed=dict(repository.failed),
+            devices={model.name: list(model.engine.devices) for model in models},
+            **missing(),
         )
         return Json(body, HTTPStatus.SERVICE_UNAVAILABLE if reasons else HTTPStatus.OK)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import errno
+import logging
 import os
 import socket
 import subprocess
@@ -13,8 +14,11 @@ import tempfile
 from pathlib import Path
 
 from service.bootstrap import Service, build, configure_logging
+from service.catalogue.errors import NotReady
 from service.commands.command import CommandFailed, add_bundles, settings_of
+from service.engine.engine import device_was_lost
 from service.helpers.program import die_with
+from service.runtime.sessions import DeviceNotReady, DeviceUnavailable, available_device
 from service.server.http_protocol import accept_backlog
 from service.server.preflight import check_state
 from service.server.process import prepare_process, spare_what_stays
@@ -49,6 +53,7 @@ def _run(options: argparse.Namespace) -> int:
         if settings.workers:
             _announce(address, port)
             return asyncio.run(_supervise(settings, listener))
+        _check_device(settings)
         prepare_process()
         built = build(settings)
         spare_what_stays()
@@ -80,6 +85,7 @@ def _own(settings: Settings, path: Path, parent: int) -> int:
     die_with(parent)
     prepare_process()
     configure_logging(settings)
+    _check_device(settings)
     built = build(settings, decode_socket=socket_beside(path))
     spare_what_stays()
     # A killed owner leaves its socket behind.
@@ -94,14 +100,40 @@ def _own(settings: Settings, path: Path, parent: int) -> int:
 def _serve(
     settings: Settings, built: Service, listener: socket.socket, trusted_proxies: str
 ) -> int:
-    return serve(
+    code = serve(
         built.app,
         built.drain,
         listener,
         shutdown_seconds=settings.shutdown_seconds,
         on_hangup=built.reloader.request,
         trusted_proxies=trusted_proxies,
+        failure=lambda: _lost_models(built),
     )
+    if device_was_lost():
+        logging.shutdown()
+        os._exit(code)
+    return code
+
+
+def _lost_models(built: Service) -> str:
+    """Names the models that have lost all their devices; empty if none has."""
+    try:
+        models = built.repository.catalogue.models
+    except NotReady:
+        return ""
+    names = ", ".join(model.name for model in models if model.engine.lost)
+    return f"{names} has lost its devices" if names else ""
+
+
+def _check_device(settings: Settings) -> None:
+    """Wait for a GPU whose driver is not ready; raises ``CommandFailed`` after a minute."""
+    try:
+        available_device(settings.device)
+    except DeviceNotReady as error:
+        raise CommandFailed(f"{error}; the service would run on the CPU") from error
+    except DeviceUnavailable:
+        # Loading a bundle reports it.
+        return
 
 
 def add_missing(settings: Settings) -> None:

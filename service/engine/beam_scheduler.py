@@ -56,6 +56,11 @@ class BeamScheduler(BatchScheduler):
             and options.prefix_bias_beta == 0
         )
 
+    def dispensable(self) -> list[Sequence]:
+        """The half in the highest slots, since a step computes all slots up to the highest."""
+        order = np.argsort(self._slots[: len(self.running)])
+        return [self.running[place] for place in order[len(self.running) // 2 :]]
+
     def _begin(self, admitted: list[Sequence]) -> Admission:
         slots = [heapq.heappop(self._free) for _ in admitted]
         first = len(self.running) - len(admitted)

@@ -35,6 +35,7 @@ from service.runtime.backend import (
     BeamBackend,
     CacheUse,
     Candidates,
+    DeviceLost,
     EncodeBatch,
     Launch,
     Ranked,
@@ -43,6 +44,16 @@ from service.runtime.backend import (
 from service.threads.thread_priority import lower_thread_priority
 
 logger = logging.getLogger(__name__)
+
+_CHECK_SECONDS = 1.0
+"""Time between two checks of an idle device."""
+_never_closed: list[Any] = []
+"""Backends of lost devices. ONNX Runtime ends the process if it cannot free captured graphs."""
+
+
+def device_was_lost() -> bool:
+    """Whether the process has to end by ``os._exit``: a regular exit would free such backends."""
+    return bool(_never_closed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +93,20 @@ class Engine:
         backend: Backend | BeamBackend,
         scheduler: BatchScheduler,
         observe: Observe = lambda _: None,
+        *,
+        device: str = "cpu",
+        prepare: Callable[[], None] = lambda: None,
     ) -> None:
         """``observe`` gets one record per iteration, see ``service.engine.iteration``.
 
-        A ``BeamBackend`` needs a ``BeamScheduler``, whose plans fit it.
+        A ``BeamBackend`` needs a ``BeamScheduler``, whose plans fit it. ``device`` as metrics name
+        it. ``prepare`` is called on the engine thread before anything is decoded.
         """
+        self.device = device
+        self.lost = False
+        """Whether the engine has ended because its device cannot be used any more."""
+        self._prepare = prepare
+        self._prepared = asyncio.Event()
         self._backend: Any = backend
         self._scheduler = scheduler
         self._observe = observe
@@ -108,18 +128,22 @@ class Engine:
     @property
     def alive(self) -> bool:
         """Whether the engine accepts and decodes sentences."""
-        return self._thread.is_alive() and not self._stopped
+        return self._thread.is_alive() and not self._stopped and not self.lost
 
     def accepts(self, options: DecodingOptions) -> bool:
         """Whether the engine can decode a sentence with these options."""
         return self._scheduler.accepts(options)
 
     async def start(self) -> None:
-        """Start the engine thread. The engine belongs to the event loop that starts it."""
+        """Start the engine thread, and wait until it is prepared or has died.
+
+        The engine belongs to the event loop that starts it.
+        """
         if self._loop is not None or self._stopped:
             raise RuntimeError("an engine starts once")
         self._loop = asyncio.get_running_loop()
         self._thread.start()
+        await self._prepared.wait()
 
     async def decode(
         self,
@@ -199,8 +223,13 @@ class Engine:
     # The following methods run on the engine's thread.
 
     def _run(self) -> None:
-        lower_thread_priority()
+        if self.device == "cpu":
+            # The thread of a GPU computes little, and the GPU waits for it.
+            lower_thread_priority()
         try:
+            self._prepare()
+            self._report(self._backend.cache_use())
+            self._post(self._prepared.set)
             while self._take_commands():
                 if self._scheduler.has_work:
                     start = time.perf_counter()
@@ -208,12 +237,16 @@ class Engine:
                     self._iteration.busy_seconds = time.perf_counter() - start
                     self._report(self._backend.cache_use())
                     self._deliver(finished)
-        except Exception:
-            logger.exception("the engine died")
+        except Exception as error:
             self._iteration.died = True
+            if self._find_lost():
+                logger.error("the engine on %s ends: %s", self.device, error)
+            else:
+                logger.exception("the engine died")
         finally:
             # Later calls are refused; the futures of earlier calls fail.
             self._stopped = True
+            self._post(self._prepared.set)
             self._post(self._fail_pending_futures)
             self._shut_down()
 
@@ -222,7 +255,7 @@ class Engine:
         while self._holding or not self._scheduler.has_work or not self._inbox.empty():
             if self._inbox.empty():
                 self._report(self._backend.cache_use())
-            match self._inbox.get():
+            match self._next_command():
                 case _Stop():
                     return False
                 case _Abort(sequence_id):
@@ -236,6 +269,14 @@ class Engine:
                 case unknown:
                     assert_never(unknown)
         return True
+
+    def _next_command(self) -> _Command:
+        """Wait for a command. Meanwhile the device is checked; raises ``DeviceLost``."""
+        while True:
+            try:
+                return self._inbox.get(timeout=None if self.device == "cpu" else _CHECK_SECONDS)
+            except queue.Empty:
+                self._backend.check()
 
     def _add(self, sequence: Sequence) -> None:
         try:
@@ -294,13 +335,15 @@ class Engine:
     def _step(
         self, batch: StepBatch | Launch, sequences: list[Sequence]
     ) -> Candidates | Ranked | None:
-        """Extend every row by one token. A failure removes all sentences from the batch."""
+        """Extend every row by one token. A failure removes all sentences from the batch.
+
+        Raises ``DeviceLost`` if the failure is that of the device.
+        """
         start = time.perf_counter()
         try:
             found: Candidates | Ranked = self._backend.step(batch)
         except MemoryError as error:
-            newest = sorted(sequences, key=lambda sequence: sequence.id)[len(sequences) // 2 :]
-            self._make_room(newest, sequences, error)
+            self._make_room(self._scheduler.dispensable(), sequences, error)
             return None
         except Exception as error:
             logger.exception("a step of %d sentences failed", len(sequences))
@@ -328,6 +371,8 @@ class Engine:
         self._depart("preempted", len(sequences))
 
     def _fail(self, sequences: list[Sequence], error: Exception) -> None:
+        # Found before the futures fail, so that no caller tries this engine again.
+        lost = self._find_lost()
         failures: list[tuple[Sequence, _Outcome]] = []
         # Last slot first: removing a sentence then never moves another one to be removed.
         for sequence in reversed(sequences):
@@ -341,6 +386,16 @@ class Engine:
             failures.append((sequence, failure))
         self._depart("failed", len(sequences))
         self._deliver(failures)
+        if lost:
+            raise DeviceLost(str(error)) from error
+
+    def _find_lost(self) -> bool:
+        """Whether the device is lost; if so, the engine must end."""
+        try:
+            self._backend.check()
+        except DeviceLost:
+            self.lost = True
+        return self.lost
 
     def _note_ends(self, outcomes: Collection[tuple[Sequence, _Outcome]]) -> None:
         """Record sentences that left the batch with a translation or a failure."""
@@ -371,14 +426,20 @@ class Engine:
         self._observe(record)
 
     def _shut_down(self) -> None:
-        try:
-            self._backend.close()
-        except Exception:
-            logger.exception("closing the backend failed")
+        if self.lost:
+            _never_closed.append(self._backend)
+        else:
+            self._close_backend()
         abandoned = [*self._scheduler.running, *self._scheduler.waiting]
         in_batch = sum(self._scheduler.abort(sequence.id, "failed") for sequence in abandoned)
         self._depart("failed", in_batch)
         self._report(NO_CACHE)
+
+    def _close_backend(self) -> None:
+        try:
+            self._backend.close()
+        except Exception:
+            logger.exception("closing the backend failed")
 
     def _deliver(self, outcomes: Collection[tuple[Sequence, _Outcome]]) -> None:
         if outcomes:

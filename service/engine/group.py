@@ -3,6 +3,8 @@
 A device has an engine for all sentences, and it may have a second one for beam searches that run
 on the device, which is preferred for the sentences that it accepts.
 
+An engine whose device is lost takes the other engines of that device with it.
+
 A sentence that fails on one device is decoded once more on another. Each failure in a row doubles
 the load of a device as counted here, so that a device that fails at once does not attract all
 sentences. Its first success ends this.
@@ -38,16 +40,25 @@ class EngineGroup:
     @property
     def alive(self) -> bool:
         """Whether an engine decodes any sentence."""
-        return any(engine.alive for engine in self._general)
+        return any(map(self._usable, self._general))
 
     @property
     def complete(self) -> bool:
         """Whether every device has such an engine."""
-        return all(engine.alive for engine in self._general)
+        return all(map(self._usable, self._general))
+
+    @property
+    def lost(self) -> bool:
+        """Whether no engine is left because of lost devices, which only a restart brings back."""
+        return not self.alive and any(engine.lost for engine in self._engines)
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """The devices that decode, as metrics name them."""
+        return tuple(engine.device for engine in self._general if self._usable(engine))
 
     async def start(self) -> None:
-        for engine in self._engines:
-            await engine.start()
+        await asyncio.gather(*(engine.start() for engine in self._engines))
 
     async def decode(
         self,
@@ -65,7 +76,7 @@ class EngineGroup:
         try:
             return await self._counted(first, first.decode(source_ids, options, origin))
         except (BackendFailed, EngineStopped):
-            others = [e for e in {*fitting, *self._general} if e is not first and e.alive]
+            others = [e for e in {*fitting, *self._general} if e is not first and self._usable(e)]
             if self._closed or not others:
                 raise
         second = self._least_loaded(others)
@@ -81,13 +92,17 @@ class EngineGroup:
         self._failures[engine] = 0
         return decoded
 
+    def _usable(self, engine: Engine) -> bool:
+        lost = {each.device for each in self._engines if each.lost}
+        return engine.alive and engine.device not in lost
+
     def _fitting(self, options: DecodingOptions) -> list[Engine]:
-        preferred = [e for e in self._preferred if e.alive and e.accepts(options)]
+        preferred = [e for e in self._preferred if self._usable(e) and e.accepts(options)]
         return preferred or list(self._general)
 
     def _least_loaded(self, engines: Sequence[Engine]) -> Engine:
         """A stopped engine only if all are."""
-        alive = [engine for engine in engines if engine.alive]
+        alive = [engine for engine in engines if self._usable(engine)]
         return min(alive or engines, key=lambda e: (e.load + 1) * 2 ** self._failures[e])
 
     @contextmanager

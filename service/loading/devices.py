@@ -1,23 +1,27 @@
-"""Registers Prometheus metrics of the GPUs that models run on."""
+"""Registers Prometheus metrics of the GPUs that models run on, or of their absence."""
 
 from __future__ import annotations
 
 import logging
 
-from prometheus_client import CollectorRegistry
-
-from service.runtime.cuda import CudaError, pci_bus_id
-from service.runtime.sessions import DeviceUnavailable, available_device, chosen_gpus
+from service.observability.metrics import Metrics
+from service.runtime.sessions import (
+    DeviceUnavailable,
+    available_device,
+    chosen_gpus,
+    missing_gpu,
+)
 from service.settings import Settings
 
 logger = logging.getLogger(__name__)
 
 
-def watch_devices(settings: Settings, registry: CollectorRegistry) -> None:
-    """Add GPU metrics to ``registry`` if models run on GPUs. Blocks.
+def watch_devices(settings: Settings, metrics: Metrics) -> None:
+    """Add the metrics of GPUs if models run on GPUs, and say why if they should and do not. Blocks.
 
     If a GPU cannot be read, an error is logged and the service runs without its metrics.
     """
+    metrics.gpu_missing(missing_gpu(settings.device))
     try:
         if available_device(settings.device) != "cuda":
             return
@@ -31,7 +35,6 @@ def watch_devices(settings: Settings, registry: CollectorRegistry) -> None:
         logger.error("GPUs are not watched: nvidia-ml-py is missing; install the extra gpu")
         return
     try:
-        bus_ids = {gpu.device: pci_bus_id(gpu.number) for gpu in gpus}
-        registry.register(DeviceCollector(bus_ids))
-    except (CudaError, DeviceUnreadable) as error:
+        metrics.registry.register(DeviceCollector({gpu.device: gpu.uuid for gpu in gpus}))
+    except DeviceUnreadable as error:
         logger.error("GPUs are not watched: %s", error)

@@ -16,6 +16,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -34,9 +35,10 @@ from service.engine.iteration import Iteration
 from service.engine.scheduler import BatchScheduler, Scheduler
 from service.engine.types import MOST_ALTERNATIVES, DecodingOptions
 from service.loading.choices import Chooser
+from service.loading.on_gpu import BEAM_SHARE, GENERAL_SHARE, open_with_room, warm_up
 from service.runtime.attention import AttentionGraph
 from service.runtime.backend import Backend, BeamBackend, TeacherForced
-from service.runtime.cuda import CudaError, CudaMemory
+from service.runtime.cuda import CudaError, CudaMemory, ignore_other_captures
 from service.runtime.memory import HostMemory, Memory
 from service.runtime.onnx import OnnxBackend
 from service.runtime.resident import ResidentBackend
@@ -58,9 +60,14 @@ _SLOTS: dict[Precision, int] = {"int8": 64, "fp32": 32, "fp16": 256}
 """Default slot counts. More are hardly faster and take memory; see docs/performance.md."""
 
 
+_CPU_CACHE_MEGABYTES = 2048
+
 _BATCH_TOKENS: dict[Device, int] = {"cpu": 1664, "cuda": 1 << 16}
 """Source tokens per step up to which memory access takes little longer than computation."""
 
+
+_GATHERED_STEPS: dict[Device, int] = {"cpu": 1, "cuda": 4}
+"""The encode of one sentence takes as long on a GPU as that of several."""
 
 EXAMPLE_TOLERANCE = 0.05
 """Nats per token by which an example may be less likely than the translation that a GPU found.
@@ -130,18 +137,24 @@ def open_bundle(path: Path, settings: Settings) -> OpenedBundle:
     logger.info("loading %s in %s on %s", manifest.name, precision, ", ".join(numbers))
 
     def open_on(number: int) -> Backend:
-        try:
+        def open_in(slots: int, cache_bytes: int) -> Backend:
             return OnnxBackend.load(
                 bundle,
                 precision,
-                slots=settings.slots or _SLOTS[precision],
+                slots=slots,
                 rows_per_slot=max(settings.max_beam_size, MOST_ALTERNATIVES),
                 threads=settings.threads,
-                cache_bytes=settings.cache_megabytes << 20,
+                cache_bytes=cache_bytes,
                 memory=_memory(device, number, settings),
                 shortlist=shortlist,
                 choose=Chooser(manifest, precision, settings.state) if device == "cpu" else None,
             )
+
+        slots = settings.slots or _SLOTS[precision]
+        try:
+            if device == "cpu":
+                return open_in(slots, (settings.cache_megabytes or _CPU_CACHE_MEGABYTES) << 20)
+            return open_with_room(open_in, manifest.name, number, slots, GENERAL_SHARE, settings)
         except (CudaError, MemoryError) as error:
             raise InvalidBundle(f"{path} cannot be loaded: {error}") from error
 
@@ -170,15 +183,20 @@ def open_resident(
     """A backend with the beam searches on it for each GPU that has room."""
     resident: dict[str, BeamBackend] = {}
     for device, number in numbers.items():
-        try:
-            resident[device] = ResidentBackend.load(
+
+        def open_in(slots: int, cache_bytes: int, number: int = number) -> BeamBackend:
+            return ResidentBackend.load(
                 bundle,
                 precision,
-                slots=settings.slots or _SLOTS[precision],
+                slots=slots,
                 threads=settings.threads,
-                cache_bytes=settings.cache_megabytes << 20,
+                cache_bytes=cache_bytes,
                 memory=_memory("cuda", number, settings),
             )
+
+        slots, model = settings.slots or _SLOTS[precision], f"beam search of {bundle.manifest.name}"
+        try:
+            resident[device] = open_with_room(open_in, model, number, slots, BEAM_SHARE, settings)
         except (CudaError, MemoryError, InvalidBundle) as error:
             logger.error("beam searches do not run on %s: %s", device, error)
     return resident
@@ -223,6 +241,9 @@ async def load_model(
     """Load a bundle, start its engines and verify its examples; raises ``InvalidBundle``."""
     opened = await _in_thread(lambda: open_bundle(path, settings))
     manifest = opened.manifest
+    if opened.device == "cuda":
+        # The last reference to a session may be given up on the event loop.
+        ignore_other_captures()
 
     def engine(
         device: str, backend: Backend | BeamBackend, scheduler: type[BatchScheduler]
@@ -234,8 +255,13 @@ async def load_model(
             max_batch_tokens=settings.max_batch_tokens or _BATCH_TOKENS[opened.device],
             # A full batch with the bundle's own options has this many rows.
             max_batch_rows=backend.limits.slots * manifest.decoding.beam_size,
+            gathered_steps=_GATHERED_STEPS[opened.device],
         )
-        return Engine(backend, of_engine, observer_for(manifest.name, device).iterated)
+        observe = observer_for(manifest.name, device).iterated
+        if opened.device == "cpu":
+            return Engine(backend, of_engine, observe, device=device)
+        prepare = partial(warm_up, backend, manifest.name, device, settings)
+        return Engine(backend, of_engine, observe, device=device, prepare=prepare)
 
     engines = {name: engine(name, each, Scheduler) for name, each in opened.backends.items()}
     resident = {name: engine(name, each, BeamScheduler) for name, each in opened.resident.items()}
@@ -380,7 +406,9 @@ async def _reproduces(
     if found == expected:
         return True
     behind = ""
-    if opened.device == "cuda":
+    tokens = range(model.manifest.dimensions.vocabulary_size)
+    # A device that computes wrongly may find any number.
+    if opened.device == "cuda" and all(token in tokens for token in found):
         prefix = directed.direction.target_prefix
         best, proved = [
             await asyncio.to_thread(_log_prob, opened.attention, example.source_ids, prefix, ids)
@@ -417,7 +445,7 @@ def place(manifest: Manifest, settings: Settings, available: Device) -> tuple[De
     """The device and precision for a bundle; raises ``InvalidBundle``.
 
     On a GPU, each integer product would be copied to the CPU and back. Graphs in int8 therefore run
-    on the CPU, unless the settings name the GPU.
+    on the CPU, unless the settings name both int8 and the GPU.
     """
     if settings.precision == "auto":
         precision = next(p for p in _PREFERENCE[available] if p in manifest.precisions)
@@ -428,7 +456,8 @@ def place(manifest: Manifest, settings: Settings, available: Device) -> tuple[De
             f"bundle {manifest.name} offers {', '.join(manifest.precisions)}; "
             f"not {settings.precision}, which the service is set to"
         )
-    if available == "cuda" and precision == "int8" and settings.device == "auto":
+    named = (settings.device, settings.precision) == ("cuda", "int8")
+    if available == "cuda" and precision == "int8" and not named:
         logger.warning(
             "%s in int8 runs on the CPU; exporting or importing it again adds graphs for the GPU",
             manifest.name,

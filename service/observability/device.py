@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
+from uuid import UUID
 
 import pynvml
 from prometheus_client.core import GaugeMetricFamily
@@ -26,12 +27,13 @@ class DeviceUnreadable(Exception):
 class DeviceCollector(Collector):
     """Collector of all GPUs in use, labelled by device and UUID. Safe to call from any thread."""
 
-    def __init__(self, pci_bus_ids: Mapping[str, str]) -> None:
-        """``pci_bus_ids`` by device. CUDA and NVML number devices differently.
+    def __init__(self, uuids: Mapping[str, str]) -> None:
+        """``uuids`` by device: 32 hexadecimal digits, of a GPU or a MIG instance. CUDA and NVML
+        number devices differently.
 
         Raises ``DeviceUnreadable`` if there is no driver, or no such device.
         """
-        self._gpus = [_Gpu(device, pci_bus_id) for device, pci_bus_id in pci_bus_ids.items()]
+        self._gpus = [_Gpu(device, UUID(uuid)) for device, uuid in uuids.items()]
 
     def collect(self) -> Iterable[Metric]:
         memory = GaugeMetricFamily(
@@ -52,19 +54,29 @@ class DeviceCollector(Collector):
 
 
 class _Gpu:
-    def __init__(self, device: str, pci_bus_id: str) -> None:
+    def __init__(self, device: str, uuid: UUID) -> None:
         self._lost = False
         try:
             pynvml.nvmlInit()
-            self._handle = pynvml.nvmlDeviceGetHandleByPciBusId(pci_bus_id)
-            self._labels = device, pynvml.nvmlDeviceGetUUID(self._handle)
+            self._labels = device, f"GPU-{uuid}"
+            try:
+                self._handle = pynvml.nvmlDeviceGetHandleByUUID(self._labels[1])
+            except pynvml.NVMLError_NotFound:
+                self._labels = device, f"MIG-{uuid}"
+                self._handle = pynvml.nvmlDeviceGetHandleByUUID(self._labels[1])
         except pynvml.NVMLError as error:
-            raise DeviceUnreadable(f"NVML cannot find GPU {pci_bus_id}: {error}") from error
+            raise DeviceUnreadable(f"NVML cannot find GPU {uuid}: {error}") from error
 
     def read(self, memory: GaugeMetricFamily, busy: GaugeMetricFamily) -> None:
         try:
             info = pynvml.nvmlDeviceGetMemoryInfo(self._handle)
+            memory.add_metric((*self._labels, "used"), info.used)
+            memory.add_metric((*self._labels, "total"), info.total)
             rates = pynvml.nvmlDeviceGetUtilizationRates(self._handle)
+            busy.add_metric(self._labels, rates.gpu / _PERCENT)
+        except pynvml.NVMLError_NotSupported:
+            # Instances of MIG have no utilisation.
+            return
         except pynvml.NVMLError as error:
             # A lost GPU must not make the scrape of the other series fail.
             if not self._lost:
@@ -72,6 +84,3 @@ class _Gpu:
             self._lost = True
         else:
             self._lost = False
-            memory.add_metric((*self._labels, "used"), info.used)
-            memory.add_metric((*self._labels, "total"), info.total)
-            busy.add_metric(self._labels, rates.gpu / _PERCENT)

@@ -180,6 +180,12 @@ class Metrics:
 
         # Models and reloads.
         self.ready = gauge("nmt_ready", "1 while /readyz answers 200, 0 otherwise.")
+        self.missing_gpu = gauge(
+            "nmt_gpu_missing",
+            "1 if an installation for GPUs runs on the CPU because no GPU can be used.",
+        )
+        self.missing_gpu_reason = ""
+        """Why, for health checks."""
         self.model_info = gauge(
             "nmt_model_info",
             "A model on offer; sha256 is of its manifest.",
@@ -220,6 +226,11 @@ class Metrics:
     def ready_while(self, ready: Callable[[], bool]) -> None:
         """Read ``nmt_ready`` from ``ready`` at each scrape, on any thread; it must not block."""
         self.ready.set_function(ready)
+
+    def gpu_missing(self, reason: str) -> None:
+        """Report why models run on the CPU in an installation for GPUs; empty if they do not."""
+        self.missing_gpu_reason = reason
+        self.missing_gpu.set(bool(reason))
 
     def observer(self, model: str, device: str = "cpu") -> ModelObserver:
         """A new observer for the engine of ``model`` on one device and for its result cache."""

@@ -16,6 +16,7 @@ from models.bundle.bundle import Bundle
 from models.bundle.graphs import ENTROPIES
 from models.bundle.manifest import Precision, SpecialIds
 from service.runtime.backend import AttentionMaps
+from service.runtime.cuda import ignore_other_captures
 from service.runtime.sessions import Device, open_session
 from service.runtime.variants import Variant
 
@@ -27,7 +28,13 @@ _OUTPUTS = ("encoder_attention", "decoder_attention", "cross_attention", "target
 class AttentionGraph:
     """See ``service.runtime.backend.TeacherForced``."""
 
-    def __init__(self, session: onnxruntime.InferenceSession, special_ids: SpecialIds) -> None:
+    def __init__(
+        self,
+        session: onnxruntime.InferenceSession,
+        special_ids: SpecialIds,
+        device: Device = "cpu",
+    ) -> None:
+        self._device = device
         self._session: onnxruntime.InferenceSession | None = session
         self._bos, self._eos = special_ids.bos, special_ids.eos
         given = {output.name for output in session.get_outputs()}
@@ -56,7 +63,7 @@ class AttentionGraph:
             device_id=device_id,
             prepack=False,
         )
-        graph = cls(session, bundle.manifest.special_ids)
+        graph = cls(session, bundle.manifest.special_ids, device)
         if ENTROPIES not in graph._outputs:
             logger.warning(
                 "%s in %s has no entropies, so the confidence of words is without them; exporting "
@@ -70,6 +77,7 @@ class AttentionGraph:
         session = self._session
         if session is None:
             raise RuntimeError("the attention graph has been closed")
+        self._enter()
         feeds = {
             "source_ids": np.array([source_ids], np.int32),
             "target_input_ids": np.array([(self._bos, *target_ids)], np.int32),
@@ -79,4 +87,9 @@ class AttentionGraph:
         return AttentionMaps(*(output[0].astype(np.float32, copy=False) for output in outputs))
 
     def close(self) -> None:
+        self._enter()
         self._session = None
+
+    def _enter(self) -> None:
+        if self._device == "cuda":
+            ignore_other_captures()

@@ -29,6 +29,10 @@ NO_CANDIDATE = np.float32(-5e8)
 """A sum of log-probabilities on the device is above this."""
 
 
+class DeviceLost(Exception):
+    """The device cannot be used any more by this process; only another process may use it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """Capacity of a loaded model: ``slots`` sentences of ``rows_per_slot`` hypotheses each."""
@@ -107,6 +111,15 @@ class Candidates:
 
 
 @dataclass(frozen=True, slots=True)
+class WarmUp:
+    """How many of the usual shapes of a batch have run, and in how many seconds."""
+
+    done: int
+    shapes: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class CacheUse:
     """Size and limit of the key/value cache of all sentences, in bytes."""
 
@@ -139,6 +152,22 @@ class Backend(Protocol):
 
     def cache_use(self) -> CacheUse:
         """Size of the key/value cache after the last call. Cheap."""
+
+    def check(self) -> None:
+        """Raise ``DeviceLost`` if the device is lost. Waits for its work."""
+
+    def reserve(self) -> None:
+        """Run the largest batch of usual lengths, which allocates the memory that it needs.
+
+        For a backend without sentences, on any thread. Raises ``MemoryError``.
+        """
+
+    def warm_up(self, padded_tokens: int, seconds: float) -> WarmUp:
+        """Run the batches of usual sizes and lengths, each once, for at most about ``seconds``.
+
+        Encodes of at most ``padded_tokens`` source tokens. For a backend without sentences, on the
+        thread that decodes later: there alone, captured graphs are replayed.
+        """
 
     def close(self) -> None:
         """Free weights and memory. No method may be called afterwards."""
@@ -203,6 +232,12 @@ class BeamBackend(Protocol):
         """Launch a step, and return the record of the step before it."""
 
     def cache_use(self) -> CacheUse: ...
+
+    def check(self) -> None: ...
+
+    def reserve(self) -> None: ...
+
+    def warm_up(self, padded_tokens: int, seconds: float) -> WarmUp: ...
 
     def close(self) -> None: ...
 

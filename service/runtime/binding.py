@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from models.bundle.shortlist import Shortlist
 from service.runtime.backend import BARRED, Candidates, Edits, FloatArray, IntArray, StepBatch
 from service.runtime.memory import ALIGNMENT, Exchange, Memory, Pool
+from service.runtime.sessions import run
 
 Ids = NDArray[np.int64]
 K = TypeVar("K")
@@ -312,7 +313,7 @@ class StepBinding:
         # A captured graph has no edits, whose number varies.
         edited = len(edits.rows_E) > 0
         options = self._memory.run_options if edited else self._options
-        self._session.run_with_iobinding(self._binding, options)
+        run(self._session, self._binding, options)
         self._outputs.receive(self._found.end if batch.attention else self._without_attention)
         self._memory.wait()
         columns_BKN, log_probs_BKN, answers_BK, attention_BKS = (

@@ -1,14 +1,20 @@
 """Device memory on an NVIDIA GPU, through the CUDA runtime library that ONNX Runtime uses.
 
 Copies, clears and sessions of one backend use one stream, which orders them. Only ``wait`` waits.
+
+The current device and the capture mode belong to a thread. ONNX Runtime changes the current device
+of threads that open or run sessions, so ``CudaMemory.call`` sets it before each call. The capture
+mode is set once in each thread that uses CUDA (``ignore_other_captures``).
 """
 
 from __future__ import annotations
 
 import ctypes
 import threading
+import time
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,40 +22,77 @@ import numpy as np
 import onnxruntime
 
 from models.bundle.manifest import Dimensions
-from service.runtime.memory import Budget, Event, Exchange, Pool, Stretches
+from service.runtime.backend import DeviceLost
+from service.runtime.memory import Budget, Captured, Event, Exchange, Pool, Stretches
 
 _TO_DEVICE, _TO_HOST, _ON_DEVICE = 1, 2, 3
 _OUT_OF_MEMORY = 2
 _NON_BLOCKING = 1
-_NO_TIMING = 2
-"""Flag of events; waiting for them is cheaper then."""
-_PCI_BUS_ID_SIZE = 32
-_LIBRARIES = ("libcudart.so.13", "libcudart.so.12", "libcudart.so")
+_SLEEPING_WAIT, _NO_TIMING = 1, 2
+"""Flags of events: a thread that waits leaves its core to others; waiting is cheaper."""
+_THREAD_LOCAL = 1
+"""``cudaStreamCaptureModeThreadLocal``."""
+_LIBRARIES = ("libcudart.so.13",)
 _LINKED = ("libcublas.so.13", "libcublasLt.so.13", "libcudnn.so.9", "libcurand.so.10")
 """Further libraries that onnxruntime's CUDA provider is linked with or loads."""
 _CUDA_VERSION = 13
+_DRIVER_VERSION = 580
+"""The first series of drivers that run CUDA 13."""
 _NO_DEVICE, _DRIVER_TOO_OLD = 100, 35
+_NOT_YET = (802, 999)
+"""Errors that pass: the fabric manager of a machine with NVSwitch has not started, or the driver's
+module for memory has not come back after a suspension."""
+_NOT_YET_SECONDS, _RETRY_SECONDS = 60.0, 2.0
 _CAPABILITY = 75, 76
 """Device attributes: major and minor compute capability."""
 _PROPERTIES_SIZE = 1 << 13
 """More than ``cudaDeviceProp`` has in any version."""
+_NAME_SIZE, _UUID_SIZE = 256, 16
+"""Its first two fields."""
 
 ARCHITECTURES = ((7, 5), (8, 0), (8, 6), (8, 9), (9, 0), (12, 0))
 """Compute capabilities that onnxruntime-gpu 1.31.1 has machine code for. It has no PTX, from which
 a driver could compile code for other architectures."""
+_EXACT = {(12, 0)}
+"""Capabilities whose code runs on no other one: it was compiled for ``sm_120a``."""
 
 _EXCHANGE_BYTES = 1 << 20
 """First size of an exchange block: the inputs of 256 sentences of 4 rows."""
 _RESERVED_ENTRIES = 256
 """Cache length that is reserved at first use, if the budget allows it."""
 _BATCHES = (1, 2, 4, 8, 16, 32, 64, 96, 128, 192, 256)
-"""Numbers of sentences that have captured steps, and then multiples of the last."""
+"""Numbers of sentences in a batch, and then multiples of the last. Few sizes bound the memory of
+ONNX Runtime's arenas, whose blocks never merge, and the number of captured graphs."""
+_MOST_GRAPHS = 1024
+"""Captured graphs of a backend. ONNX Runtime never frees one; further shapes run without."""
 _RESERVED_SHARE = 4
 """A reservation takes at most one part in this many of the budget."""
 
 
 class CudaError(Exception):
     """A call of the CUDA runtime failed."""
+
+
+class DriverNotReady(CudaError):
+    """The driver is there, and has failed for a minute with an error that may pass later."""
+
+
+_thread = threading.local()
+"""Attributes of the calling thread. Unlike thread ids, they are never inherited from a thread that
+has ended."""
+
+
+def ignore_other_captures(runtime: Any = None) -> None:
+    """Keep the calling thread's CUDA calls legal while other threads capture graphs.
+
+    By default an allocation of any thread would fail and invalidate the capture, and freeing a
+    session would end the process (``cudaThreadExchangeStreamCaptureMode``). Cheap after the first
+    call of a thread.
+    """
+    if not getattr(_thread, "ignores_other_captures", False):
+        runtime = runtime if runtime is not None else _load_runtime()
+        runtime.cudaThreadExchangeStreamCaptureMode(ctypes.byref(ctypes.c_int(_THREAD_LOCAL)))
+        _thread.ignores_other_captures = True
 
 
 class CudaMemory:
@@ -65,10 +108,9 @@ class CudaMemory:
         its shape has run."""
         self.device_id = device_id
         self.captures = capture
-        self._graphs: dict[tuple[int, ...], onnxruntime.RunOptions] = {}
+        self._capturing = True
+        self._graphs: dict[tuple[int, ...], Captured] = {}
         self._runtime = runtime if runtime is not None else _load_runtime()
-        self._thread = 0
-        """The thread whose current device has been set."""
         stream = ctypes.c_void_p()
         # The stream must not wait for work of other threads on the default stream.
         self.call("cudaStreamCreateWithFlags", ctypes.byref(stream), _NON_BLOCKING)
@@ -93,23 +135,44 @@ class CudaMemory:
         return CudaEvent(self)
 
     def batch_size(self, sentences: int, slots: int) -> int:
-        if not self.captures:
-            return sentences
         if sentences > _BATCHES[-1]:
             larger = -(-sentences // _BATCHES[-1]) * _BATCHES[-1]
         else:
             larger = _BATCHES[bisect_left(_BATCHES, sentences)]
         return min(larger, slots)
 
-    def graph_options(self, shape: tuple[int, ...]) -> onnxruntime.RunOptions:
-        if not self.captures:
+    def graph_options(self, shape: tuple[int, ...]) -> Captured | onnxruntime.RunOptions:
+        if not (self.captures and self._capturing):
             return self.run_options
         if shape not in self._graphs:
-            self._graphs[shape] = _run_options(graph=len(self._graphs) + 1)
+            if len(self._graphs) == _MOST_GRAPHS:
+                return self.run_options
+            options = _run_options(graph=len(self._graphs) + 1)
+            self._graphs[shape] = Captured(options, self.run_options)
         return self._graphs[shape]
+
+    @contextmanager
+    def uncaptured(self) -> Iterator[None]:
+        self._capturing = False
+        try:
+            yield
+        finally:
+            self._capturing = True
 
     def wait(self) -> None:
         self.call("cudaStreamSynchronize", ctypes.c_void_p(self.stream))
+
+    def check(self) -> None:
+        try:
+            self.wait()
+        except CudaError as error:
+            raise DeviceLost(f"GPU {self.device_id} is lost to this process: {error}") from error
+
+    def free_bytes(self) -> int:
+        """Memory of the GPU that no process uses."""
+        free, total = ctypes.c_size_t(), ctypes.c_size_t()
+        self.call("cudaMemGetInfo", ctypes.byref(free), ctypes.byref(total))
+        return free.value
 
     def close(self) -> None:
         self.call("cudaStreamDestroy", ctypes.c_void_p(self.stream))
@@ -119,7 +182,9 @@ class CudaMemory:
         address = ctypes.c_void_p()
         self.call("cudaMalloc", ctypes.byref(address), ctypes.c_size_t(size))
         assert address.value is not None
-        self.clear(Stretches(address.value, size), size, 1)
+        # Not as one line of a 2-D block: a pitch is limited to 2 GiB.
+        zero, stream = ctypes.c_int(0), ctypes.c_void_p(self.stream)
+        self.call("cudaMemsetAsync", address, zero, ctypes.c_size_t(size), stream)
         return address.value
 
     def free(self, address: int) -> None:
@@ -153,17 +218,20 @@ class CudaMemory:
 
     def call(self, name: str, *arguments: object) -> None:
         """Raises ``MemoryError`` if the device is out of memory, else ``CudaError``."""
-        # The current device belongs to a thread, and loading uses another thread than decoding.
-        if self._thread != threading.get_ident():
-            self._thread = threading.get_ident()
-            self._check("cudaSetDevice", self._runtime.cudaSetDevice(self.device_id))
+        ignore_other_captures(self._runtime)
+        self._check("cudaSetDevice", self._runtime.cudaSetDevice(self.device_id))
         self._check(name, getattr(self._runtime, name)(*arguments))
 
     def _check(self, name: str, code: int) -> None:
+        if code:
+            # Otherwise ONNX Runtime would find the error after the next kernel that it launches.
+            self._runtime.cudaGetLastError()
         if code == _OUT_OF_MEMORY:
             raise MemoryError(f"GPU {self.device_id} has no room for these keys and values")
         if code:
-            raise CudaError(f"{name} on GPU {self.device_id} failed with error {code}")
+            raise CudaError(
+                f"{name} on GPU {self.device_id} failed with {_words(self._runtime, code)}"
+            )
 
 
 def _run_options(graph: int) -> onnxruntime.RunOptions:
@@ -180,7 +248,9 @@ class CudaEvent(Event):
     def __init__(self, memory: CudaMemory) -> None:
         self._memory = memory
         self._handle = ctypes.c_void_p()
-        memory.call("cudaEventCreateWithFlags", ctypes.byref(self._handle), _NO_TIMING)
+        # The wait is for the step before the last one, so a late wake-up costs nothing.
+        flags = _SLEEPING_WAIT | _NO_TIMING
+        memory.call("cudaEventCreateWithFlags", ctypes.byref(self._handle), flags)
 
     def record(self) -> None:
         stream = ctypes.c_void_p(self._memory.stream)
@@ -293,7 +363,7 @@ class CudaPool(Pool):
         self._budget.take((size - self._reserved) * arrays)
         try:
             base, aside = self._blocks(size, arrays)
-        except MemoryError:
+        except (CudaError, MemoryError):
             self._budget.take((self._reserved - size) * arrays)
             raise
         if self._base:
@@ -308,7 +378,7 @@ class CudaPool(Pool):
         base = self._memory.allocate(size * arrays)
         try:
             return base, self._memory.allocate(size)
-        except MemoryError:
+        except (CudaError, MemoryError):
             self._memory.free(base)
             raise
 
@@ -330,6 +400,8 @@ class Gpu:
     name: str
     capability: tuple[int, int]
     """Compute capability, which names the architecture."""
+    uuid: str = ""
+    """32 hexadecimal digits; under MIG, of the instance."""
 
     @property
     def device(self) -> str:
@@ -341,13 +413,16 @@ class Gpu:
         """Whether onnxruntime has machine code for it. Code of a minor version runs on later ones
         of the same major version."""
         major, minor = self.capability
-        return any(major == a and minor >= b for a, b in ARCHITECTURES)
+        return self.capability in ARCHITECTURES or any(
+            major == a and minor > b for a, b in set(ARCHITECTURES) - _EXACT
+        )
 
 
 def find_gpus() -> list[Gpu]:
     """The GPUs that this process may see; raises ``CudaError`` with the reason if there is none.
 
     The CUDA runtime counts them, because containers and WSL2 lack the driver's files in /proc.
+    Waits for at most a minute for a driver that is not ready, and then raises ``DriverNotReady``.
     """
     runtime = _load_runtime()
     for library in _LINKED:
@@ -356,7 +431,11 @@ def find_gpus() -> list[Gpu]:
         except OSError as error:
             raise CudaError(f"{error}: install dragoman with its extra gpu") from error
     count, version = ctypes.c_int(), ctypes.c_int()
-    code = runtime.cudaGetDeviceCount(ctypes.byref(count))
+    deadline = time.monotonic() + _NOT_YET_SECONDS
+    while (code := runtime.cudaGetDeviceCount(ctypes.byref(count))) in _NOT_YET:
+        if time.monotonic() + _RETRY_SECONDS > deadline:
+            raise DriverNotReady(f"the NVIDIA driver is not ready: {_words(runtime, code)}")
+        time.sleep(_RETRY_SECONDS)
     if code == _DRIVER_TOO_OLD:
         runtime.cudaDriverGetVersion(ctypes.byref(version))
         if not version.value:
@@ -364,12 +443,12 @@ def find_gpus() -> list[Gpu]:
         major, minor = version.value // 1000, version.value % 1000 // 10
         raise CudaError(
             f"the NVIDIA driver is too old: it runs CUDA {major}.{minor}; onnxruntime needs CUDA "
-            f"{_CUDA_VERSION}"
+            f"{_CUDA_VERSION}, driver {_DRIVER_VERSION} or later"
         )
     if code == _NO_DEVICE or (not code and not count.value):
         raise CudaError("there is no NVIDIA GPU that this process may see")
     if code:
-        raise CudaError(f"cudaGetDeviceCount failed with error {code}")
+        raise CudaError(f"cudaGetDeviceCount failed with {_words(runtime, code)}")
     return [_describe(runtime, number) for number in range(count.value)]
 
 
@@ -385,25 +464,39 @@ def _describe(runtime: Any, number: int) -> Gpu:
     ]
     if any(codes):
         raise CudaError(f"the properties of GPU {number} cannot be read: errors {codes}")
-    # The first field of the properties is the name.
     name = ctypes.string_at(properties).decode(errors="replace")
-    return Gpu(number, name, (capability[0].value, capability[1].value))
+    uuid = properties.raw[_NAME_SIZE : _NAME_SIZE + _UUID_SIZE].hex()
+    return Gpu(number, name, (capability[0].value, capability[1].value), uuid)
 
 
-def pci_bus_id(device_id: int) -> str:
-    """PCI bus id of a GPU, which identifies it to NVML; raises ``CudaError``."""
-    name = ctypes.create_string_buffer(_PCI_BUS_ID_SIZE)
-    code = _load_runtime().cudaDeviceGetPCIBusId(name, _PCI_BUS_ID_SIZE, device_id)
+def free_memory(device_id: int) -> int:
+    """Bytes of a GPU that no process uses. Changes the thread's current device."""
+    runtime = _load_runtime()
+    free, total = ctypes.c_size_t(), ctypes.c_size_t()
+    code = runtime.cudaSetDevice(device_id) or runtime.cudaMemGetInfo(
+        ctypes.byref(free), ctypes.byref(total)
+    )
     if code:
-        raise CudaError(f"cudaDeviceGetPCIBusId on GPU {device_id} failed with error {code}")
-    return name.value.decode()
+        raise CudaError(f"the memory of GPU {device_id} cannot be read: {_words(runtime, code)}")
+    return free.value
+
+
+def _words(runtime: Any, code: int) -> str:
+    """Number, name and description of an error of the CUDA runtime."""
+    name, text = (
+        bytes(of(code)).decode() for of in (runtime.cudaGetErrorName, runtime.cudaGetErrorString)
+    )
+    return f"error {code}, {name}: {text}"
 
 
 def _load_runtime() -> ctypes.CDLL:
     """The CUDA runtime that ``onnxruntime.preload_dlls`` has loaded into this process."""
-    for name in _LIBRARIES:
+    for library in _LIBRARIES:
         try:
-            return ctypes.CDLL(name)
+            runtime = ctypes.CDLL(library)
         except OSError:
             continue
+        for name in ("cudaGetErrorName", "cudaGetErrorString"):
+            getattr(runtime, name).restype = ctypes.c_char_p
+        return runtime
     raise CudaError(f"none of {', '.join(_LIBRARIES)} is there: install dragoman with extra gpu")

@@ -14,7 +14,7 @@ import onnxruntime
 from service.runtime.backend import Limits
 from service.runtime.binding import KeptBindings, Layout, visible_source
 from service.runtime.memory import HostPool, Memory, Pool
-from service.runtime.sessions import GraphSessions
+from service.runtime.sessions import GraphSessions, run
 
 _FEW_TOKENS = 128
 """Batch size in tokens below which encoding time hardly depends on the number of tokens."""
@@ -93,11 +93,11 @@ class HostEncoder(SourceEncoder[HostPool]):
             for name in names:
                 address = cross.place(name, slots[0])
                 binding.bind_output(name, *place, cross.element, outputs, address)
-            session.run_with_iobinding(binding)
+            run(session, binding)
             return
         for name in names:
             binding.bind_output(name, *place)
-        session.run_with_iobinding(binding)
+        run(session, binding)
         found = binding.get_outputs()
         cross.put([output.data_ptr() for output in found], slots, length)
 
@@ -140,7 +140,7 @@ class DeviceEncoder(SourceEncoder[Pool]):
         shape = count, *lengths, self._inputs.address, *addresses
         _, session = self._sessions.of(count * length)
         binding = self._bindings.get(shape, partial(self._bound, session, inputs))
-        session.run_with_iobinding(binding, self._memory.graph_options(shape))
+        run(session, binding, self._memory.graph_options(shape))
 
     def close(self) -> None:
         self._bindings.clear()

@@ -12,9 +12,10 @@ import mmap
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import onnxruntime
@@ -83,6 +84,17 @@ class Event:
         """Free the event."""
 
 
+@dataclass(slots=True)
+class Captured:
+    """Options of runs that are captured into a graph and replayed. ``plain`` captures nothing."""
+
+    options: onnxruntime.RunOptions
+    plain: onnxruntime.RunOptions
+
+
+RunOptions: TypeAlias = onnxruntime.RunOptions | Captured | None
+
+
 class Memory(Protocol):
     """The memory of one device, for one backend."""
 
@@ -120,11 +132,20 @@ class Memory(Protocol):
     def batch_size(self, sentences: int, slots: int) -> int:
         """The number of slots in the batch of a step, the used ones first."""
 
-    def graph_options(self, shape: tuple[int, ...]) -> onnxruntime.RunOptions | None:
+    def graph_options(self, shape: tuple[int, ...]) -> RunOptions:
         """Options of a run; ``shape`` tells its shapes and addresses from those of other runs."""
+
+    def uncaptured(self) -> AbstractContextManager[None]:
+        """``graph_options`` captures nothing inside this context.
+
+        ONNX Runtime replays a graph only in the thread that has captured it.
+        """
 
     def wait(self) -> None:
         """Wait for the end of all copies and runs. Raises the errors of the device."""
+
+    def check(self) -> None:
+        """Raise ``service.runtime.backend.DeviceLost`` if the device is lost to this process."""
 
     def close(self) -> None:
         """Free what the device keeps for this object, after pools and exchange blocks."""
@@ -171,8 +192,14 @@ class HostMemory:
     def graph_options(self, shape: tuple[int, ...]) -> None:
         return None
 
+    def uncaptured(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
     def wait(self) -> None:
         """Runs and copies on the host have ended when they return."""
+
+    def check(self) -> None:
+        """The host is never lost."""
 
     def close(self) -> None:
         """Pools have freed their memory themselves."""

@@ -9,22 +9,27 @@ I/O bindings of a step are kept for later steps of the same shape. Shapes: backe
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 
 import numpy as np
 
 from models.bundle.bundle import Bundle
+from models.bundle.graphs import EXTRA_CANDIDATES
 from models.bundle.manifest import Dimensions, Precision
 from models.bundle.shortlist import Shortlist
-from service.runtime.backend import CacheUse, Candidates, EncodeBatch, Limits, StepBatch
+from service.runtime.backend import CacheUse, Candidates, EncodeBatch, Limits, StepBatch, WarmUp
 from service.runtime.binding import Ancestry, BatchShortlist, KeptBindings, StepBinding
 from service.runtime.encoder import source_encoder
 from service.runtime.memory import Budget, HostMemory, Memory
 from service.runtime.sessions import GraphSessions, opener, overflows
 from service.runtime.variants import Choice, Variant
+from service.runtime.warm_up import Shape, lengths, sizes, warm_up
 
 logger = logging.getLogger(__name__)
+
+_MOST_PADDED = 1 << 12
+"""Source tokens, padding included, of the encode that reserves memory."""
 
 
 class OnnxBackend:
@@ -42,8 +47,12 @@ class OnnxBackend:
         cache_bytes: int,
         element: type[np.floating],
         shortlist: Shortlist | None,
+        usual_rows: int,
     ) -> None:
+        """``usual_rows``: beam size of the batches that ``warm_up`` runs."""
         self.limits = limits
+        self._usual_rows = min(usual_rows, limits.rows_per_slot)
+        self._pad_id = pad_id
         self._step = step
         self._vocabulary_size = dimensions.vocabulary_size
         self._memory = memory
@@ -115,6 +124,7 @@ class OnnxBackend:
             cache_bytes=cache_bytes,
             element=np.float16 if precision == "fp16" else np.float32,
             shortlist=shortlist,
+            usual_rows=manifest.decoding.beam_size,
         )
         backend._settle(choose(backend, usual) if choose else Choice(usual))
         return backend
@@ -186,6 +196,51 @@ class OnnxBackend:
     def cache_use(self) -> CacheUse:
         return self._budget.use
 
+    def check(self) -> None:
+        self._memory.check()
+
+    def reserve(self) -> None:
+        own, cross = list(self._lengths())[-1]
+        with self._memory.uncaptured():
+            self._run_shape(Shape(own, cross, self.limits.slots), _MOST_PADDED)
+        self._forget()
+
+    def warm_up(self, padded_tokens: int, seconds: float) -> WarmUp:
+        shapes = [
+            Shape(own, cross, sentences)
+            for own, cross in self._lengths()
+            for sentences in sizes(self._memory, self.limits.slots)
+        ]
+        done = warm_up(shapes, lambda shape: self._run_shape(shape, padded_tokens), seconds)
+        self._forget()
+        return done
+
+    def _lengths(self) -> Iterator[tuple[int, int]]:
+        rows = self.limits.rows_per_slot
+        return lengths(rows * (self.limits.target_length + 2), self.limits.source_length)
+
+    def _run_shape(self, shape: Shape, padded_tokens: int) -> None:
+        """Encode and step synthetic sentences of the usual beam."""
+        sentences = shape.sentences
+        if self._own.resize(shape.own, 0):
+            self._bindings.clear()
+        count = max(1, min(sentences, padded_tokens // shape.cross))
+        self.encode(EncodeBatch(0, [(self._pad_id,) * shape.cross] * count))
+        parents_BK = np.zeros((sentences, self._usual_rows), np.int32)
+        positions_B = np.zeros(sentences, np.int32)
+        tokens_BK = np.full_like(parents_BK, self._pad_id)
+        self.step(
+            StepBatch(parents_BK, tokens_BK, positions_B, 2 * self._usual_rows + EXTRA_CANDIDATES)
+        )
+
+    def _forget(self) -> None:
+        """Discard the sentences of ``_run_shape``."""
+        self._poisoned = False
+        self._in_use = self.limits.slots
+        self._ancestry.clear(0, self.limits.slots)
+        self._source_lengths_P[...] = 0
+        self._keep(0)
+
     def close(self) -> None:
         self._bindings.clear()
         for part in (self._encoder, self._inputs, self._outputs):
@@ -218,13 +273,11 @@ class OnnxBackend:
         return int(self._source_lengths_P[: self._in_use].max(initial=0))
 
     def _binding(self, sentences: int, rows: int, num_candidates: int) -> StepBinding:
-        columns = self._vocabulary_size
-        if self._shortlist is not None:
-            columns = self._shortlist.size(sentences, self._membership)
-        batch = sentences
-        if self._own.element == np.float16:
-            # Only steps in fp16 are captured. Others may have a shortlist for each sentence.
+        columns, batch = self._vocabulary_size, sentences
+        if self._shortlist is None:
             batch = self._memory.batch_size(sentences, self.limits.slots)
+        else:
+            columns = self._shortlist.size(sentences, self._membership)
         variant, session = self._step.of(batch * rows)
         shape = batch, rows, min(num_candidates, columns)
         return self._bindings.get(

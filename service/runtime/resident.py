@@ -17,21 +17,38 @@ import onnxruntime
 from numpy.typing import NDArray
 
 from models.bundle.bundle import Bundle
-from models.bundle.graphs import BARS, DEAD, EXTRA_CANDIDATES
+from models.bundle.graphs import (
+    ALWAYS_BAR,
+    BARS,
+    DEAD,
+    EOS_BAR,
+    EXTRA_CANDIDATES,
+    UNK_BAR,
+)
 from models.bundle.manifest import Dimensions, Precision
-from service.runtime.backend import Admission, Beam, CacheUse, Launch, Limits, Ranked
+from service.runtime.backend import (
+    Admission,
+    Beam,
+    CacheUse,
+    Launch,
+    Limits,
+    Ranked,
+    WarmUp,
+)
 from service.runtime.binding import HIDDEN, KeptBindings, Layout, visible_source
 from service.runtime.encoder import source_encoder
-from service.runtime.memory import Budget, HostMemory, Memory
-from service.runtime.sessions import GraphSessions, opener
+from service.runtime.memory import Budget, HostMemory, Memory, RunOptions
+from service.runtime.sessions import GraphSessions, opener, run
 from service.runtime.variants import Variant
+from service.runtime.warm_up import Shape, lengths, sizes, warm_up
 
 _ORDERED_ENTRIES = 256
-"""Up to this length, CUDA's TopK takes the lowest free entries of a cache first."""
+"""Up to this length, CUDA's TopK takes the lowest free entries of a cache first, and it grows in
+powers of two. Beyond, every step of all sentences reads what the longest sentence needs."""
 _MOST_SPARE = 4
 """A cache is shortened when it is this many times longer than needed."""
-_EOS_BAR, _UNK_BAR = 0, 1
-"""Columns of the bars."""
+_MOST_PADDED = 1 << 12
+"""Source tokens, padding included, of the encode that reserves memory."""
 
 _STATE = ("sums", "tokens", "self_bias")
 _Place = tuple[type[np.generic], tuple[int, ...], int]
@@ -41,7 +58,7 @@ _RECORD = ("rank_places", "rank_tokens", "rank_sums", "entries")
 
 class _Bound(NamedTuple):
     binding: onnxruntime.IOBinding
-    options: onnxruntime.RunOptions | None
+    options: RunOptions
 
 
 class ResidentBackend:
@@ -61,6 +78,7 @@ class ResidentBackend:
     ) -> None:
         self._step = step
         self._memory = memory
+        self._pad_id = pad_id
         self._element = element
         self._hidden = HIDDEN[np.dtype(element).name]
         self._heads = dimensions.heads
@@ -189,15 +207,16 @@ class ResidentBackend:
 
     def step(self, batch: Launch) -> Ranked:
         slots = batch.slots
+        self._fit(slots)
+        return self._launch(slots)
+
+    def _launch(self, slots: NDArray[np.int64]) -> Ranked:
         sentences = self._memory.batch_size(int(slots.max()) + 1, self.limits.slots)
-        # The last launch, whose record has not been read, and this one may use K entries each.
-        used = int(self._highest_P[slots].max())
-        self._fit(used + 1 + 2 * self.limits.rows_per_slot)
         turn, other = self._turn, 1 - self._turn
         bound = self._bindings.get((sentences, turn), partial(self._bound, sentences, turn))
         if self._stale_P[turn].any():
             self._send(turn)
-        self._step.run_with_iobinding(bound.binding, bound.options)
+        run(self._step, bound.binding, bound.options)
         self._records[turn].receive(self._recorded.end)
         self._events[turn].record()
         advanced = self._positions_P[:sentences]
@@ -217,14 +236,58 @@ class ResidentBackend:
     def cache_use(self) -> CacheUse:
         return self._budget.use
 
+    def check(self) -> None:
+        self._memory.check()
+
+    def reserve(self) -> None:
+        own, cross = list(self._lengths())[-1]
+        with self._memory.uncaptured():
+            self._run_shape(Shape(own, cross, self.limits.slots), _MOST_PADDED)
+        self._settle()
+
+    def warm_up(self, padded_tokens: int, seconds: float) -> WarmUp:
+        shapes = [
+            Shape(own, cross, sentences)
+            for own, cross in self._lengths()
+            for sentences in sizes(self._memory, self.limits.slots)
+        ]
+        done = warm_up(shapes, lambda shape: self._run_shape(shape, padded_tokens), seconds)
+        self._settle()
+        return done
+
+    def _lengths(self) -> Iterator[tuple[int, int]]:
+        return lengths(self._most_entries, self.limits.source_length)
+
+    def _run_shape(self, shape: Shape, padded_tokens: int) -> None:
+        """Encode and step synthetic sentences, with both turns of the buffers."""
+        if self._own.length != shape.own:
+            self._resize(shape.own)
+        if self._cross.resize(shape.cross, self.limits.slots):
+            self._lay_out_given()
+        count = max(1, min(shape.sentences, padded_tokens // shape.cross))
+        if self._memory.batch_size(count, self.limits.slots) == count:
+            source, beam = (self._pad_id,) * shape.cross, Beam(1, 0, bar_unk=False)
+            self.encode(Admission(range(count), [source] * count, [beam] * count))
+        for _ in range(2):
+            self._launch(np.arange(shape.sentences))
+
+    def _settle(self) -> None:
+        """Forget the sentences of ``_run_shape``, and shorten the caches to the shortest."""
+        self._memory.wait()
+        self._launched_P[...] = False
+        self._lengths_P[...] = 0
+        self._cross.resize(1, self.limits.slots)
+        self._resize(self._memory.self_bucket)
+
     def _membership(self, beam: Beam) -> dict[str, NDArray[Any]]:
         """Inputs of the graph for a sentence with this beam."""
         if beam not in self._memberships:
             ranks = np.arange(2 * self.limits.rows_per_slot)
             bars = np.zeros(self._members["bars"].shape[1:], self._element)
-            bars[:, _UNK_BAR] = beam.bar_unk
+            bars[:, UNK_BAR] = beam.bar_unk
+            bars[:, ALWAYS_BAR] = 1
             early_bars = bars.copy()
-            early_bars[:, _EOS_BAR] = 1
+            early_bars[:, EOS_BAR] = 1
             self._memberships[beam] = {
                 "row_bias": np.where(ranks[: len(ranks) // 2] < beam.rows, 0, DEAD),
                 "powers": np.where(ranks < 2 * beam.rows, 2.0**ranks, 0)[:, None],
@@ -248,16 +311,24 @@ class ResidentBackend:
         del self._encoder, self._step
         self._memory.close()
 
-    def _fit(self, needed: int) -> None:
-        """Lengthen or shorten the caches in powers of two."""
-        length = self._memory.self_bucket
-        while length < needed:
+    def _fit(self, slots: NDArray[np.int64]) -> None:
+        """Lengthen or shorten the caches: in powers of two, and beyond 256 entries in steps of 256.
+
+        A sentence needs no more entries than its rows have had tokens, and none above the highest
+        in use and those of the two launches whose records have not been read.
+        """
+        rows, bucket = self.limits.rows_per_slot, self._memory.self_bucket
+        highest_S = self._highest_P[slots]
+        unread_S = highest_S + 1 + 2 * rows
+        needed = int(np.minimum(unread_S, rows * (self._positions_P[slots] + 1)).max())
+        length = bucket
+        while length < min(needed, _ORDERED_ENTRIES):
             length *= 2
-        if length > _ORDERED_ENTRIES:
-            # The highest entry in use says nothing beyond.
-            length = self._most_entries
+        if needed > _ORDERED_ENTRIES:
+            length = -(-needed // _ORDERED_ENTRIES) * _ORDERED_ENTRIES
         length = min(length, self._most_entries)
-        if length > self._own.length or length * _MOST_SPARE <= self._own.length:
+        unused = length * _MOST_SPARE <= self._own.length and int(unread_S.max()) <= length
+        if length > self._own.length or unused:
             self._resize(length)
 
     def _resize(self, length: int) -> None:

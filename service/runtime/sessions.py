@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import time
 from collections.abc import Callable, Sequence
 from functools import cache, partial
@@ -21,8 +22,16 @@ from models.bundle.graphs import (
 )
 from models.bundle.manifest import GraphName, InvalidBundle, Manifest, Precision
 from service.runtime import processor
-from service.runtime.cuda import ARCHITECTURES, CudaError, Gpu, find_gpus
-from service.runtime.memory import Memory
+from service.runtime.cuda import (
+    ARCHITECTURES,
+    CudaError,
+    DriverNotReady,
+    Gpu,
+    find_gpus,
+    free_memory,
+    ignore_other_captures,
+)
+from service.runtime.memory import Captured, Memory, RunOptions
 from service.runtime.variants import Choice, Variant
 
 logger = logging.getLogger(__name__)
@@ -35,35 +44,65 @@ _FUSED_ATTENTION = 2
 """``EFFICIENT_ATTENTION``, CUTLASS: one launch for rows, entries and sources in multiples of 8."""
 
 
-_DRIVER_FILES = ("/proc/driver/nvidia", "/dev/nvidia0", "/usr/lib/wsl/lib/libcuda.so.1")
-"""One of these exists where there is an NVIDIA GPU; the last is of WSL2."""
+_MOST_OF_FREE = 0.9
+"""Part of a GPU's free memory that the arena of a session may take."""
+_NO_MEMORY = ("Failed to allocate memory", "out of memory", "ALLOC_FAILED")
+"""Words of ONNX Runtime's errors for a lack of memory, of its arenas, CUDA and cuBLAS."""
+
+_CAPTURE_FAILED = re.compile(r"CUDA failure 90\d: [^;]*")
+
+_DRIVER_FILES = ("/proc/driver/nvidia", "/dev/nvidia0", "/dev/dxg", "/usr/lib/wsl/lib/libcuda.so.1")
+"""One of these exists where there is an NVIDIA GPU; the last two are of WSL2."""
 
 
 class DeviceUnavailable(Exception):
     """The configured device cannot be used by this process."""
 
 
+class DeviceNotReady(DeviceUnavailable):
+    """There is a GPU, whose driver is not ready. Another process may be able to use it later."""
+
+
 def available_device(wanted: Literal["auto", "cpu", "cuda"]) -> Device:
     """The device to run on; ``auto`` takes a GPU if this ONNX Runtime can use one.
 
-    Raises ``DeviceUnavailable`` if a GPU is asked for by name and cannot be used. For ``auto``, the
-    use of the CPU is logged once, with the reason if the machine has a GPU.
+    Raises ``DeviceUnavailable`` if a GPU is asked for by name and cannot be used, or if its driver
+    is not ready. For ``auto``, the use of the CPU is logged once, with the reason if the machine
+    has a GPU.
     """
     if wanted == "cpu":
         return "cpu"
     try:
         usable_gpus()
     except DeviceUnavailable as error:
-        if wanted == "cuda":
+        if wanted == "cuda" or isinstance(error, DeviceNotReady):
             raise
         _log_once(str(error))
         return "cpu"
     return "cuda"
 
 
+def missing_gpu(wanted: Literal["auto", "cpu", "cuda"]) -> str:
+    """Why an installation for GPUs runs on the CPU; empty if it does not. Blocks."""
+    if wanted != "auto" or not _is_for_gpus():
+        return ""
+    try:
+        usable_gpus()
+    except DeviceUnavailable as error:
+        return str(error)
+    return ""
+
+
+def _is_for_gpus() -> bool:
+    return "CUDAExecutionProvider" in onnxruntime.get_available_providers()
+
+
 def usable_gpus() -> list[Gpu]:
-    """The GPUs that ONNX Runtime can use; raises ``DeviceUnavailable`` if there is none."""
-    if "CUDAExecutionProvider" not in onnxruntime.get_available_providers():
+    """The GPUs that ONNX Runtime can use; raises ``DeviceUnavailable`` if there is none.
+
+    May wait a minute for the driver.
+    """
+    if not _is_for_gpus():
         raise DeviceUnavailable(
             "this onnxruntime cannot use a GPU: install dragoman with its extra gpu"
         )
@@ -73,6 +112,8 @@ def usable_gpus() -> list[Gpu]:
     onnxruntime.preload_dlls()
     try:
         found = find_gpus()
+    except DriverNotReady as error:
+        raise DeviceNotReady(str(error)) from error
     except CudaError as error:
         raise DeviceUnavailable(str(error)) from error
     usable = [gpu for gpu in found if gpu.supported]
@@ -143,13 +184,20 @@ def open_session(
     path = bundle.path / graph_file(graph, precision)
     content, weights = bundle.read(path.name), bundle.weights(precision)
     dimensions = manifest.dimensions
+    if device == "cuda" and (graph, precision) == ("step", "fp16"):
+        from models.export.averages import with_averages_as_products
+
+        content = with_averages_as_products(content, dimensions)
     if into_slots:
         # Only processes that use a GPU pay for importing the writer of graphs.
         from models.export.admission import admission_graph, admission_signature
 
         content = admission_graph(content, dimensions, precision)
+    if device == "cuda":
+        ignore_other_captures()
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = variant.threads
+    # On a GPU, the CPU computes a few shapes only.
+    options.intra_op_num_threads = variant.threads if device == "cpu" else 1
     options.log_severity_level = 3
     # Idle threads of one session must not spin on the cores that another one needs.
     options.add_session_config_entry("session.force_spinning_stop", "1")
@@ -194,6 +242,34 @@ def open_session(
         expected = signature(graph, dimensions, precision)
     check_signature(str(path), expected, found)
     return session
+
+
+def run(
+    session: onnxruntime.InferenceSession,
+    binding: onnxruntime.IOBinding,
+    options: RunOptions = None,
+) -> None:
+    """Run a session; raises ``MemoryError`` where ONNX Runtime names a lack of memory in a text.
+
+    A shape that cannot be captured runs without, then and later.
+    """
+    try:
+        if not isinstance(options, Captured):
+            session.run_with_iobinding(binding, options)
+            return
+        try:
+            session.run_with_iobinding(binding, options.options)
+        except Exception as error:
+            failure = _CAPTURE_FAILED.search(str(error))
+            if options.options is options.plain or failure is None:
+                raise
+            logger.warning("a batch runs without a captured graph: %s", failure[0])
+            options.options = options.plain
+            session.run_with_iobinding(binding, options.plain)
+    except Exception as error:
+        if any(words in str(error) for words in _NO_MEMORY):
+            raise MemoryError(str(error)) from error
+        raise
 
 
 def overflows(manifest: Manifest) -> bool:
@@ -265,8 +341,10 @@ def _providers(
         return ["CPUExecutionProvider"]
     settings: dict[str, Any] = {
         "device_id": device_id,
-        # By default, the arena doubles at each extension and never shrinks.
-        "arena_extend_strategy": "kSameAsRequested",
+        # Each extension doubles the arena. Extensions of the requested size would not serve a
+        # larger batch, and regions of an arena never merge.
+        "arena_extend_strategy": "kNextPowerOfTwo",
+        "gpu_mem_limit": int(_MOST_OF_FREE * free_memory(device_id)),
         # By default, cuDNN builds and caches a plan for each batch size, which takes up to 200 ms.
         "sdpa_kernel": attention,
     }

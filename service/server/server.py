@@ -27,7 +27,9 @@ from service.server.http_protocol import PatientProtocol, accept_backlog
 
 logger = logging.getLogger(__name__)
 
-_DONE, _SIGNALLED = 0, 128
+_DONE, FAILED, _SIGNALLED = 0, 3, 128
+_TICKS = 10
+"""Ticks of uvicorn in a second."""
 
 _SAME_SECONDS = 0.5
 """Signals within this time count as one: a wrapper may forward a signal to its whole group."""
@@ -56,14 +58,16 @@ def serve(
     on_hangup: Callable[[], None],
     trusted_proxies: str = "",
     accepts: int | None = None,
+    failure: Callable[[], str] = lambda: "",
 ) -> int:
     """Answer requests until SIGTERM or SIGINT; returns the exit code.
 
     ``on_hangup`` is called on the event loop for each SIGHUP. Forwarding headers are read only from
     ``trusted_proxies``.
     ``accepts`` is the most connections accepted at once, by default all that wait; processes that
-    share a listener take fewer, so that each gets its share. Call on the main thread, which
-    receives signals.
+    share a listener take fewer, so that each gets its share. ``failure`` is asked each second on
+    the event loop; after a reason that it returns, the server drains, and the code is ``FAILED``.
+    Call on the main thread, which receives signals.
     """
     config = uvicorn.Config(
         app,
@@ -82,7 +86,7 @@ def serve(
         lifespan="on",
         ws="none",
     )
-    server = _Server(config, drain, shutdown_seconds, on_hangup)
+    server = _Server(config, drain, shutdown_seconds, on_hangup, failure)
     server.run(sockets=[listener])
     return server.exit_code
 
@@ -133,8 +137,10 @@ class _Server(uvicorn.Server):
         drain: Drain,
         shutdown_seconds: float,
         on_hangup: Callable[[], None],
+        failure: Callable[[], str],
     ) -> None:
         super().__init__(config)
+        self._failure = failure
         self.exit_code = _DONE
         self._drain = drain
         self._seconds = shutdown_seconds
@@ -169,6 +175,16 @@ class _Server(uvicorn.Server):
         self._signalled_at = now
         # A shell expects 130 after Ctrl-C; for a supervisor, exit after SIGTERM is a success.
         self.exit_code = _SIGNALLED + number if number == signal.SIGINT else _DONE
+        self._begin_drain()
+
+    async def on_tick(self, counter: int) -> bool:
+        if counter % _TICKS == 0 and self._stopping is None and (reason := self._failure()):
+            logger.error("the service ends, so that it can start again: %s", reason)
+            self.exit_code = FAILED
+            self._begin_drain()
+        return await super().on_tick(counter)
+
+    def _begin_drain(self) -> None:
         logger.info("draining", extra={"requests": self._drain.running})
         self._drain.begin()
         self._stopping = asyncio.create_task(self._stop_when_drained())

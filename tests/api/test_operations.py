@@ -54,6 +54,7 @@ async def test_probes_say_that_the_service_lives_and_why_it_is_not_ready(
         "reasons": [],
         "models": OFFERED,
         "failed": {"broken": BROKEN},
+        "devices": {name: ["cpu"] for name in OFFERED},
     }
     engines = [model.engine for model in service.repository.catalogue.models]
     assert all(engine.alive for engine in engines)

@@ -68,6 +68,8 @@ def test_service_and_training_have_every_gpu_and_none_in_the_cpu_file() -> None:
     assert [each["build"]["args"]["EXTRA"] for each in (gpu, cpu)] == ["gpu", "cpu"]
     assert {"gpu", "cpu"} <= project["optional-dependencies"].keys()
     assert gpu["image"] != cpu["image"]
+    assert gpu["environment"]["DRAGOMAN_DEVICE"] == "${DRAGOMAN_DEVICE:-cuda}"
+    assert cpu["environment"]["DRAGOMAN_DEVICE"] == "${DRAGOMAN_DEVICE:-auto}"
 
 
 @each_built
@@ -117,7 +119,7 @@ def test_every_setting_is_passed_through_and_unset_by_default() -> None:
     named = {name for name in environment if name.startswith(PREFIX)}
     assert named == {f"{PREFIX}{field.upper()}" for field in Settings.model_fields}
     fixed = {name for name in named if environment[name] is not None}
-    own = ("HOST", "PORT", "BUNDLES", "STATE", "MODELS")
+    own = ("HOST", "PORT", "BUNDLES", "STATE", "MODELS", "DEVICE")
     assert fixed == {f"{PREFIX}{name}" for name in own}
 
 
@@ -137,8 +139,12 @@ def test_models_are_fetched_into_the_bundles_of_the_service() -> None:
 
 
 def test_environment_agrees_with_the_image() -> None:
-    environment = SERVICES["service"]["environment"]
-    settings = Settings.from_environment({k: v for k, v in environment.items() if v is not None})
+    environment = {
+        name: value
+        for name, value in SERVICES["service"]["environment"].items()
+        if value is not None and name != "DRAGOMAN_DEVICE"
+    }
+    settings = Settings.from_environment(environment)
     image = SERVICE_DOCKERFILE.final
     assert settings == Settings.from_environment(image.last("ENV").assignments)
     assert mounts("service")[str(settings.bundles)]["source"] == "./bundles"
@@ -171,7 +177,7 @@ def test_variables_for_compose_are_documented_with_their_defaults() -> None:
     text = COMPOSE.read_text(encoding="utf-8")
     for name, default in re.findall(r"^\| `(\w+)` \| `([^`]*)` \|", WITH_DOCKER, re.MULTILINE):
         assert f"${{{name}:-{default}}}" in text
-    assert documented == variables(PROJECT)
+    assert documented == variables(PROJECT) - {"DRAGOMAN_DEVICE"}
     # The service also reads .env, and rejects unknown settings at start.
     assert not any(name.startswith(PREFIX) for name in documented)
 

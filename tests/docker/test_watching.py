@@ -77,7 +77,7 @@ def exposed(monkeypatch: pytest.MonkeyPatch) -> dict[str, set[str]]:
     """The series names of each metric."""
     nvml.install(monkeypatch)
     metrics = Metrics()
-    metrics.registry.register(DeviceCollector({"cuda:0": nvml.BUS_ID}))
+    metrics.registry.register(DeviceCollector({"cuda:0": nvml.UUID}))
     ends = {"counter": ("_total",), "histogram": ("_bucket", "_sum", "_count")}
     return {
         family.name: {family.name + end for end in ends.get(family.type, ("",))}

@@ -14,7 +14,16 @@ from hypothesis import strategies as st
 from service.engine.beam_scheduler import BeamScheduler
 from service.engine.scheduler import Scheduler, Sequence
 from service.engine.types import DecodingOptions
-from service.runtime.backend import Admission, Beam, CacheUse, FloatArray, Launch, Limits, Ranked
+from service.runtime.backend import (
+    Admission,
+    Beam,
+    CacheUse,
+    FloatArray,
+    Launch,
+    Limits,
+    Ranked,
+    WarmUp,
+)
 from tests.engine.batch_runner import decode_arriving
 from tests.engine.options import MAX_ROWS
 from tests.engine.reference import log_softmax, reference_decode
@@ -83,6 +92,13 @@ class SimulatedDevice:
         for slot in batch.slots.tolist():
             self._rank(self._states[slot], slot)
         return record
+
+    def check(self) -> None: ...
+
+    def reserve(self) -> None: ...
+
+    def warm_up(self, padded_tokens: int, seconds: float) -> WarmUp:
+        return WarmUp(0, 0, 0.0)
 
     def cache_use(self) -> CacheUse:
         return CacheUse(0, 0)

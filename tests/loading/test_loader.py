@@ -216,11 +216,12 @@ def test_unusable_bundle_raises_invalid_bundle_with_the_reason(
         (("int8", "fp16"), {}, "cuda", ("cuda", "fp16")),
         (("int8", "fp32"), {}, "cuda", ("cuda", "fp32")),
         (("int8",), {}, "cuda", ("cpu", "int8")),
-        (("int8",), {"device": "cuda"}, "cuda", ("cuda", "int8")),
+        (("int8",), {"device": "cuda"}, "cuda", ("cpu", "int8")),
+        (("int8",), {"device": "cuda", "precision": "int8"}, "cuda", ("cuda", "int8")),
         (("int8", "fp16"), {"precision": "int8"}, "cuda", ("cpu", "int8")),
     ],
 )
-def test_int8_runs_on_the_cpu_unless_settings_name_the_gpu(
+def test_int8_runs_on_the_cpu_unless_settings_name_it_and_the_gpu(
     offered: tuple[Precision, ...],
     settings: dict[str, str],
     available: Device,

@@ -23,12 +23,14 @@ from models.bundle.tokenizer import SPECIAL_IDS
 from models.export.builder import PAGE, GraphBuilder, WeightFile
 from models.export.calibration import Histogram, calibrate, quantised, step_and_zero
 from models.export.emitter import Emitter
+from models.export.graphs import build_graph
 from models.export.parity import (
     ParityError,
     Translated,
     check_attention,
     check_translations,
 )
+from models.export.resident import build_resident
 from models.export.session import GraphDecoder, open_graph
 from models.export.weights import PAIR_MAX, Quantiser, collect_weights, quantise
 from models.reference.beam import Hypothesis, Searching
@@ -458,3 +460,26 @@ def test_weights_are_aligned_for_memory_mapping(tmp_path: Path) -> None:
         weights.add("small", arrays["small"])
     with pytest.raises(KeyError, match="there is no weight absent"):
         GraphBuilder(weights).weight("absent")
+
+
+@pytest.mark.parametrize("graph", ["step", "resident"])
+def test_logits_in_fp16_have_columns_in_a_multiple_of_8(graph: Literal["step", "resident"]) -> None:
+    network = numpy_network(random_network())
+    assert network.config.target_vocabulary == 30
+    weights = collect_weights(network, "fp16", None)
+    model = (
+        build_graph(graph, weights, network.config, "fp16")
+        if graph == "step"
+        else build_resident(weights, network.config, "fp16", 4, SPECIAL_IDS)
+    )
+    shapes = {
+        value.name: [size.dim_value for size in value.type.tensor_type.shape.dim]
+        for value in onnx.shape_inference.infer_shapes(model).graph.value_info
+    }
+    rows = {
+        shapes[node.input[1]][0]
+        for node in model.graph.node
+        if node.op_type == "Gemm" and node.input[1] in shapes
+    }
+    # Only the output matrix is joined to other rows.
+    assert rows == {32}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,16 @@ from typing import Any
 import pytest
 import torch
 
-from models.bundle.manifest import DecodingDefaults, Direction, Provenance, SentenceLimits
+from models.bundle.bundle import Bundle
+from models.bundle.manifest import (
+    DecodingDefaults,
+    Direction,
+    Precision,
+    Provenance,
+    SentenceLimits,
+)
 from models.bundle.tokenizer import SPECIAL_IDS, Tokenizers, train_tokenizer
+from models.export.errors import ParityError
 from models.export.parity import Translated, translate_all
 from models.export.publication import Publication, Sentence, publish
 from models.transformer.transformer import Transformer
@@ -32,7 +41,9 @@ def unsure_network(sureness: float) -> Transformer:
     return network
 
 
-def published(directory: Path, network: Transformer) -> tuple[Path, int]:
+def published(
+    directory: Path, network: Transformer, precisions: Sequence[Precision] = ("int8",)
+) -> tuple[Path, int]:
     """The path of a published bundle, and the number of its examples."""
     path = directory / "tokenizer.model"
     tokenizer = train_tokenizer([" ".join(WORDS)], path, vocabulary_size=30, kind="word", threads=1)
@@ -53,7 +64,7 @@ def published(directory: Path, network: Transformer) -> tuple[Path, int]:
         for text in texts
     ]
     sentences = [Sentence(text) for text in texts]
-    bundle, _ = publish(publication, sentences, calibration, directory / "bundles", ["int8"])
+    bundle, _ = publish(publication, sentences, calibration, directory / "bundles", precisions)
     return bundle.path, len(bundle.manifest.examples)
 
 
@@ -76,3 +87,14 @@ def test_sentence_whose_search_has_a_close_step_is_no_example(
 
     monkeypatch.setattr("models.export.publication.translate_all", close)
     assert published(tmp_path, unsure_network(3.0))[1] == 0
+
+
+def test_network_whose_values_exceed_fp16_is_not_published_in_it(tmp_path: Path) -> None:
+    network = unsure_network(3.0)
+    with torch.no_grad():
+        # The residual stream of the decoder, which its last norm makes small again.
+        network.decoder_layers[-1].feed_forward.outer.weight *= 2e4
+    path, _ = published(tmp_path, network)
+    assert Bundle.open(path).manifest.precisions == ("int8",)
+    with pytest.raises(ParityError, match="fp16"):
+        published(tmp_path, network, ("fp16",))

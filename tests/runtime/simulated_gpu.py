@@ -61,6 +61,19 @@ class Runtime:
         self.device = device
         return 0
 
+    def cudaThreadExchangeStreamCaptureMode(self, mode: Any) -> int:
+        return 0
+
+    def cudaGetLastError(self) -> int:
+        self.calls["clear the error"] += 1
+        return self.failing
+
+    def cudaGetErrorName(self, code: int) -> bytes:
+        return b"cudaErrorSimulated"
+
+    def cudaGetErrorString(self, code: int) -> bytes:
+        return b"a simulated error"
+
     def cudaStreamCreateWithFlags(self, stream: Any, flags: int) -> int:
         assert flags == 1, "a stream that does not wait for the default stream"
         return self._give(stream, 77)
@@ -75,7 +88,7 @@ class Runtime:
         return 0
 
     def cudaEventCreateWithFlags(self, event: Any, flags: int) -> int:
-        assert flags == 2, "an event without times"
+        assert flags == 3, "an event without times, whose waits sleep"
         self._events[len(self._events) + 1] = None
         return self._give(event, len(self._events))
 
@@ -150,6 +163,12 @@ class Runtime:
         self._check(self.blocks, to.value, pitch.value * (height.value - 1) + width.value)
         for row in range(height.value):
             ctypes.memset(to.value + row * pitch.value, value, width.value)
+        return 0
+
+    def cudaMemsetAsync(self, to: Any, value: Any, size: Any, stream: Any) -> int:
+        assert stream.value == 77
+        self._check(self.blocks, to.value, size.value)
+        ctypes.memset(to.value, value.value, size.value)
         return 0
 
     def _allocate(self, blocks: dict[int, Any], pointer: Any, size: Any) -> int:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from models.bundle.manifest import Dimensions
 from service.runtime.backend import CacheUse
 from service.runtime.binding import Ancestry
+from service.runtime.cuda import CudaError
 from service.runtime.memory import Budget, CacheFull, HostMemory, HostPool, Memory, Pool
 from tests.runtime.simulated_gpu import NO_MEMORY, Runtime, SimulatedGpu
 
@@ -153,16 +154,19 @@ def test_a_pool_out_of_memory_while_growing_is_unchanged() -> None:
     assert all(array[2, 0, 0, 0] == 7 for array in contents(pool).values())
 
 
-def test_gpu_pool_out_of_memory_while_growing_is_unchanged() -> None:
+@pytest.mark.parametrize(("code", "error"), [(NO_MEMORY, MemoryError), (700, CudaError)])
+def test_gpu_pool_that_cannot_grow_is_unchanged(code: int, error: type[Exception]) -> None:
     runtime = Runtime()
     budget = Budget(4 * 1024 * ARRAYS)
     pool = GpuWithSmallBuckets(runtime).pool("self", DIMENSIONS, SLOTS, budget, np.float32)
     pool.resize(1, 0)
     put(pool, 2, 1, 7)
     reserved = budget.use.taken
-    runtime.failing = NO_MEMORY
-    with pytest.raises(MemoryError):
+    runtime.failing = code
+    with pytest.raises(error):
         pool.resize(40, 3)
+    # Otherwise ONNX Runtime would fail after its next kernel.
+    assert runtime.calls["clear the error"] == 1
     assert budget.use.taken == reserved
     assert all(array[2, 0, 0, 0] == 7 for array in contents(pool).values())
     runtime.failing = 0

@@ -16,9 +16,9 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 STUBS = Path(os.environ.get("CUDA_STUBS", ROOT / "build" / "cuda-stubs"))
-LAUNCHES_OF_A_STEP = 80
+LAUNCHES_OF_A_STEP = 70
 """Kernels and cuBLAS calls of the committed bundle, which has two decoder layers. A step of the
-base network, of six layers, has 172."""
+base network, of six layers, has 174."""
 LAUNCHES_OF_A_RESIDENT_STEP = 94
 """Launches of a step with the whole beam search. The base network has 182."""
 LAUNCHES_OF_AN_ADMISSION = 162
@@ -30,17 +30,21 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def run(module: str, *arguments: str, **host: str) -> str:
-    """The output of a module that runs on the stubs; ``host`` are environment variables."""
-    environment = os.environ | {
+def environment(**host: str) -> dict[str, str]:
+    """Environment of a process on the stubs; ``host`` says what the machine has."""
+    return os.environ | {
         "LD_LIBRARY_PATH": str(STUBS / "lib"),
         "PYTHONPATH": f"{STUBS / 'site'}:{ROOT}",
         **host,
     }
+
+
+def run(module: str, *arguments: str, **host: str) -> str:
+    """Output of a module on the stubs, of which ``host`` are environment variables."""
     done = subprocess.run(
         [sys.executable, "-m", module, *arguments],
         cwd=ROOT,
-        env=environment,
+        env=environment(**host),
         capture_output=True,
         text=True,
         check=False,
@@ -92,9 +96,9 @@ def test_step_copies_once_each_way_waits_once_and_allocates_nothing(
         assert step["KERNEL"] + step["CUBLAS"] <= LAUNCHES_OF_A_STEP
 
 
-def test_no_plan_of_cudnn_is_built(observed: dict[str, Any]) -> None:
+def test_step_and_encode_call_no_cudnn(observed: dict[str, Any]) -> None:
     for calls in (observed["encode"], *observed["steps"]):
-        assert {name for name in calls if name.startswith("CUDNN")} <= {"CUDNN cudnnReduceTensor"}
+        assert not [name for name in calls if name.startswith("CUDNN")]
 
 
 def test_encode_and_departure_take_few_calls_of_the_driver(observed: dict[str, Any]) -> None:
@@ -119,7 +123,7 @@ def test_capture_has_nothing_that_a_replay_would_read_from_the_host(
         for name in observed["captured"]["capture"]
         if name.startswith("[capture] ")
     }
-    assert inside == {"KERNEL", "CUBLAS", "COPY D2D", "MEMSET", "CUDNN cudnnReduceTensor"}
+    assert inside == {"KERNEL", "CUBLAS", "COPY D2D"}
 
 
 def test_every_node_of_the_resident_graph_is_on_the_gpu(observed: dict[str, Any]) -> None:
@@ -173,12 +177,13 @@ def test_capture_of_a_resident_step_has_kernels_only(observed: dict[str, Any]) -
         ({"STUB_DRIVER": "0"}, "there is no NVIDIA driver"),
         (
             {"STUB_DRIVER": "12040"},
-            "the NVIDIA driver is too old: it runs CUDA 12.4; onnxruntime needs CUDA 13",
+            "the NVIDIA driver is too old: it runs CUDA 12.4; onnxruntime needs CUDA 13, "
+            "driver 580 or later",
         ),
         ({"STUB_CAPABILITY": "70"}, "(compute capability 7.0); it has code for 7.5, 8.0, "),
-        ({"STUB_BLOCK": "20000000"}, "GPU 0 has no room for these keys and values"),
+        ({"STUB_BLOCK": "20000000"}, "GPU 0 has too little memory for general-de-en: "),
         ({"STUB_BLOCK": "1000000"}, "Failed to allocate memory for requested buffer"),
-        ({}, "reproduces none of its "),
+        ({}, "reproduce"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, dict) else "",
 )

@@ -6,6 +6,8 @@ import ctypes
 import random
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,7 +21,7 @@ from service.runtime.backend import Admission, Beam, Edits, EncodeBatch, Launch,
 from service.runtime.onnx import OnnxBackend
 from service.runtime.resident import ResidentBackend
 from tests.runtime.simulated_gpu import Runtime, SimulatedGpu, bind_by_value
-from tests.support.networks import random_network, write_bundle
+from tests.support.networks import CONFIG, random_network, write_bundle
 
 SLOTS, ROWS = 32, 4
 MOST_CALLS_OF_AN_ENCODE = 24
@@ -170,6 +172,28 @@ def test_scattered_admission_writes_its_slots_and_no_other(
         assert array[slots].any() == name.startswith("cross")
     scattered.close()
     alone.close()
+
+
+@pytest.mark.parametrize("capture", [False, True])
+def test_batches_of_a_gpu_have_few_sizes(capture: bool) -> None:
+    memory = SimulatedGpu(capture=capture)
+    found = {memory.batch_size(sentences, 250) for sentences in range(1, 251)}
+    assert found == {1, 2, 4, 8, 16, 32, 64, 96, 128, 192, 250}
+
+
+@pytest.mark.parametrize(("tokens", "length"), [(20, 128), (60, 256), (75, 512), (190, 768)])
+def test_resident_cache_grows_by_what_the_longest_sentence_needs(
+    tmp_path: Path, tokens: int, length: int
+) -> None:
+    network = random_network(replace(CONFIG, max_length=200))
+    bundle = write_bundle(network, tmp_path / "long", ("fp16",), beam=ROWS)
+    backend = ResidentBackend.load(bundle, "fp16", slots=2, threads=1, memory=SimulatedGpu())
+    admit(backend, [0])
+    # Where TopK is not in order, the highest entry in use is the last one.
+    backend._highest_P[0], backend._positions_P[0] = ROWS * 200 - 1, tokens - 1
+    backend.step(Launch(np.array([0]), ROWS))
+    assert backend._own.length == length
+    backend.close()
 
 
 def test_steady_step_is_a_copy_in_a_copy_out_and_a_wait(gpu: tuple[OnnxBackend, Runtime]) -> None:

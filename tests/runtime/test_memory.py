@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from service.runtime.cuda import CudaError, CudaMemory
-from service.runtime.memory import HostMemory, Memory, Stretches
+from service.runtime.memory import Captured, HostMemory, Memory, Stretches
 from tests.runtime.simulated_gpu import NO_MEMORY, Runtime, SimulatedGpu
 
 
@@ -101,7 +101,9 @@ def test_every_shape_is_captured_under_its_own_number() -> None:
     memory = CudaMemory(1, Runtime(), capture=True)
 
     def graph(*shape: int) -> str:
-        return memory.graph_options(shape).get_run_config_entry("gpu_graph_id")
+        options = memory.graph_options(shape)
+        assert isinstance(options, Captured)
+        return str(options.options.get_run_config_entry("gpu_graph_id"))
 
     assert graph(1, 8) == graph(1, 8)
     assert len({graph(1, 8), graph(2, 8), graph(8, 1), "-1"}) == 4

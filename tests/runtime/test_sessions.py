@@ -3,16 +3,19 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import onnxruntime
 import pytest
 
 from service.runtime import cuda, sessions
+from service.runtime.memory import Captured
 from service.runtime.sessions import (
+    DeviceNotReady,
     DeviceUnavailable,
     available_device,
     chosen_gpus,
+    missing_gpu,
     usable_gpus,
 )
 
@@ -22,10 +25,19 @@ class FakeDriver:
 
     def __init__(self, *gpus: tuple[str, int, int], code: int = 0, version: int = 0) -> None:
         self._gpus, self._code, self._version = gpus, code, version
+        self.failing = 1 << 30
+        """How often ``code`` is returned."""
 
     def cudaGetDeviceCount(self, count: Any) -> int:  # noqa: N802
         count._obj.value = len(self._gpus)
-        return self._code
+        self.failing -= 1
+        return self._code if self.failing >= 0 else 0
+
+    def cudaGetErrorName(self, code: int) -> bytes:  # noqa: N802
+        return b"cudaErrorSystemNotReady"
+
+    def cudaGetErrorString(self, code: int) -> bytes:  # noqa: N802
+        return b"system not yet initialized"
 
     def cudaDriverGetVersion(self, version: Any) -> int:  # noqa: N802
         version._obj.value = self._version
@@ -88,8 +100,8 @@ def test_setting_chooses_from_the_usable_gpus(driver: Install) -> None:
         (FakeDriver(code=100), ["no NVIDIA GPU"]),
         (FakeDriver(), ["no NVIDIA GPU"]),
         (FakeDriver(code=35), ["no NVIDIA driver"]),
-        (FakeDriver(code=35, version=12040), ["driver", "12.4", "CUDA 13"]),
-        (FakeDriver(code=3), ["error 3"]),
+        (FakeDriver(code=35, version=12040), ["driver", "12.4", "CUDA 13", "driver 580 or later"]),
+        (FakeDriver(code=3), ["error 3, cudaErrorSystemNotReady: system not yet initialized"]),
         (None, ["libcudart", "extra gpu"]),
     ],
     ids=["architecture", "no GPU", "none seen", "no driver", "old driver", "error", "no library"],
@@ -144,9 +156,76 @@ def test_onnxruntime_without_cuda_asks_for_the_extra(
         available_device("cuda")
 
 
-def test_attention_kernels_are_named_so_that_no_plan_is_built() -> None:
+@pytest.mark.parametrize(("passes_after", "ready"), [(2, True), (99, False)])
+def test_driver_that_is_not_ready_is_waited_for_and_never_replaced_by_the_cpu(
+    driver: Install, monkeypatch: pytest.MonkeyPatch, passes_after: int, ready: bool
+) -> None:
+    monkeypatch.setattr(cuda, "_NOT_YET_SECONDS", 0.2)
+    monkeypatch.setattr(cuda, "_RETRY_SECONDS", 0.01)
+    found = FakeDriver(H200, code=802)
+    found.failing = passes_after
+    driver(found)
+    if ready:
+        assert available_device("auto") == "cuda"
+        return
+    for wanted in ("auto", "cuda"):
+        with pytest.raises(DeviceNotReady):
+            available_device(wanted)
+
+
+def test_architecture_specific_code_runs_on_its_own_capability_only(driver: Install) -> None:
+    driver(FakeDriver(("NVIDIA GeForce RTX 5090", 12, 0), ("NVIDIA GB10", 12, 1)))
+    assert [gpu.number for gpu in usable_gpus()] == [0]
+
+
+@pytest.mark.parametrize(("found", "missing"), [(FakeDriver(H200), False), (None, True)])
+def test_installation_for_gpus_that_runs_on_the_cpu_says_why(
+    driver: Install, found: FakeDriver | None, missing: bool
+) -> None:
+    driver(found)
+    assert bool(missing_gpu("auto")) == missing
+    assert missing_gpu("cpu") == ""
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "BFCArena::AllocateRawInternal Failed to allocate memory for requested buffer of size 9",
+        "CUDA failure 2: out of memory ; GPU=0",
+        "CUBLAS failure 3: CUBLAS_STATUS_ALLOC_FAILED",
+    ],
+)
+def test_lack_of_memory_that_onnxruntime_names_in_a_text_is_a_memory_error(words: str) -> None:
+    class Session:
+        def run_with_iobinding(self, *_: object) -> None:
+            raise RuntimeError(words)
+
+    with pytest.raises(MemoryError):
+        sessions.run(cast(Any, Session()), cast(Any, None))
+
+
+def test_shape_whose_capture_fails_runs_without_then_and_later() -> None:
+    ran = []
+
+    class Session:
+        def run_with_iobinding(self, _: object, options: str) -> None:
+            ran.append(options)
+            if options == "captured":
+                raise RuntimeError("CUDA failure 901: operation failed due to a previous error ;")
+
+    options = Captured(cast(Any, "captured"), cast(Any, "plain"))
+    for _ in range(2):
+        sessions.run(cast(Any, Session()), cast(Any, None), options)
+    assert ran == ["captured", "plain", "plain"]
+
+
+def test_session_on_a_gpu_names_its_attention_kernels_and_most_of_the_free_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sessions, "free_memory", lambda _: 1 << 30)
     ((provider, options), cpu) = sessions._providers("cuda", 1, 77)
     assert (provider, cpu) == ("CUDAExecutionProvider", "CPUExecutionProvider")
     assert isinstance(options, dict)
     assert options["sdpa_kernel"] == 16
     assert (options["device_id"], options["user_compute_stream"]) == (1, 77)
+    assert options["gpu_mem_limit"] == int(0.9 * 2**30)

@@ -11,10 +11,9 @@ from typing import Any
 import pynvml
 import pytest
 
-BUS_ID = "00000000:65:00.0"
-UUID = "GPU-5f2a7c1e-0000-4000-8000-000000000001"
+UUID = "5f2a7c1e-0000-4000-8000-000000000001"
 GIB = 1 << 30
-_SUCCESS, _NOT_FOUND, _GPU_IS_LOST, _NO_DRIVER = 0, 6, 15, 9
+_SUCCESS, _NOT_SUPPORTED, _NOT_FOUND, _GPU_IS_LOST, _NO_DRIVER = 0, 3, 6, 15, 9
 
 
 # ruff: noqa: N802
@@ -26,16 +25,15 @@ class FakeNvml:
         self.busy_percent = 75
         self.driver = True
         self.lost = False
+        self.mig = False
+        """Whether it is an instance of MIG."""
 
     def nvmlInitWithFlags(self, flags: int) -> int:
         return _SUCCESS if self.driver else _NO_DRIVER
 
-    def nvmlDeviceGetHandleByPciBusId_v2(self, bus_id: Any, device: Any) -> int:
-        return _SUCCESS if bus_id.value.decode() == BUS_ID else _NOT_FOUND
-
-    def nvmlDeviceGetUUID(self, device: Any, text: Any, length: Any) -> int:
-        text.value = UUID.encode()
-        return _SUCCESS
+    def nvmlDeviceGetHandleByUUID(self, uuid: Any, device: Any) -> int:
+        known = f"{'MIG' if self.mig else 'GPU'}-{UUID}"
+        return _SUCCESS if uuid.value.decode() == known else _NOT_FOUND
 
     def nvmlDeviceGetMemoryInfo(self, device: Any, pointer: Any) -> int:
         memory = ctypes.cast(pointer, ctypes.POINTER(pynvml.c_nvmlMemory_t))[0]
@@ -43,6 +41,8 @@ class FakeNvml:
         return _GPU_IS_LOST if self.lost else _SUCCESS
 
     def nvmlDeviceGetUtilizationRates(self, device: Any, pointer: Any) -> int:
+        if self.mig:
+            return _NOT_SUPPORTED
         rates = ctypes.cast(pointer, ctypes.POINTER(pynvml.c_nvmlUtilization_t))[0]
         rates.gpu, rates.memory = self.busy_percent, 1
         return _GPU_IS_LOST if self.lost else _SUCCESS

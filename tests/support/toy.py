@@ -39,6 +39,7 @@ from service.runtime.backend import (
     FloatArray,
     Limits,
     StepBatch,
+    WarmUp,
 )
 from service.settings import Settings
 from service.text.types import Detection
@@ -130,6 +131,15 @@ class ScriptedBackend:
         assert 0 <= slot < origin < len(self.sources), "only the last sentence moves, downwards"
         self.sources[slot] = self.sources[origin]
         self.prefixes[slot] = self.prefixes[origin]
+
+    def check(self) -> None:
+        """No device can be lost."""
+
+    def reserve(self) -> None:
+        """No memory is allocated ahead."""
+
+    def warm_up(self, padded_tokens: int, seconds: float) -> WarmUp:
+        return WarmUp(0, 0, 0.0)
 
     def cache_use(self) -> CacheUse:
         """Counts one byte per stored token of sources and prefixes."""

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from service.runtime.backend import Backend, CacheUse, Candidates, EncodeBatch, StepBatch
+from service.runtime.backend import Backend, CacheUse, Candidates, EncodeBatch, StepBatch, WarmUp
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +61,15 @@ class Troubled:
 
     def move(self, origin: int, slot: int) -> None:
         self._backend.move(origin, slot)
+
+    def check(self) -> None:
+        self._backend.check()
+
+    def reserve(self) -> None:
+        self._backend.reserve()
+
+    def warm_up(self, padded_tokens: int, seconds: float) -> WarmUp:
+        return self._backend.warm_up(padded_tokens, seconds)
 
     def cache_use(self) -> CacheUse:
         return self._backend.cache_use()

@@ -119,7 +119,7 @@ def gpu_instance() -> Iterator[int]:
     with pytest.MonkeyPatch.context() as patch:
         nvml.install(patch)
         registry = CollectorRegistry()
-        registry.register(DeviceCollector({"cuda:0": nvml.BUS_ID}))
+        registry.register(DeviceCollector({"cuda:0": nvml.UUID}))
         server, thread = start_http_server(0, "127.0.0.1", registry)
         try:
             yield server.server_port
