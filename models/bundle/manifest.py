@@ -149,6 +149,9 @@ class DecodingDefaults(_Part):
 class AlignmentSource(_Part):
     """The cross-attention map, averaged over heads, that gives the best word alignment."""
 
+    head: int | None = Field(default=None, ge=0)
+    """The only head that has learned alignments, counted from 0. ``None``: their mean."""
+
     layer: int = Field(ge=0)
     """Decoder layer, counted from 0."""
     shifted: bool = False
@@ -301,6 +304,12 @@ class Manifest(_Part):
             raise ValueError(
                 f"alignment is read off layer {self.alignment.layer}, counted from 0; "
                 f"the decoder has {layers}"
+            )
+        heads = self.dimensions.heads
+        if self.alignment is not None and (self.alignment.head or 0) >= heads:
+            raise ValueError(
+                f"alignment is read off head {self.alignment.head}, counted from 0; there are "
+                f"{heads}"
             )
         return self
 

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from models.bundle.tokenizer import SPECIAL_IDS
 from models.importing.flat_yaml import read_flat
 from models.importing.importing import import_model, read_model
-from models.importing.marian_npz import is_marian, read_marian_npz
+from models.importing.marian_native import is_marian, read_marian_native
 from models.importing.model import Imported
 from models.importing.npz import Npz
 from models.importing.refusals import (
@@ -132,7 +132,7 @@ def test_norms_before_sub_layers_give_the_translations_of_ctranslate2(
             weights[name] = rng.normal(name.endswith("weight"), 0.2, shape).astype(np.float32)
     network = ReferenceTransformer(config, weights)
     marian = write_marian_npz(tmp_path / "marian", network, plain.checkpoint, plain.rows)
-    imported = read_marian_npz(marian)
+    imported = read_marian_native(marian)
     assert imported.network.config.norm == "before"
     of_ctranslate2 = read_model(write_ctranslate2(tmp_path / "ct2", marian))
     ours = replace(plain.imported, network=network)
@@ -210,7 +210,9 @@ def test_sentencepiece_vocabulary_is_read(plain: Original, tmp_path: Path) -> No
     ("changes", "complaint"),
     [
         ({"type": "s2s"}, "has type 's2s'; 'transformer' can be imported"),
-        ({"transformer-decoder-autoreg": "rnn"}, "transformer-decoder-autoreg 'rnn'"),
+        ({"transformer-decoder-autoreg": "average-attention"}, "'average-attention'"),
+        ({"transformer-decoder-autoreg": "rnn", "dec-cell": "gru"}, "dec-cell 'gru'"),
+        ({"transformer-rnn-projection": True}, "rnn-projection 'true'"),
         ({"transformer-ffn-activation": "gelu"}, "activation 'gelu'; relu and swish"),
         ({"transformer-train-position-embeddings": True}, "train-position-embeddings 'true'"),
         ({"transformer-postprocess": "dnan"}, r"operations \['', 'nan', ''\]"),
@@ -235,7 +237,7 @@ def test_unsupported_options_are_refused_by_name(
     arrays = arrays_of(plain.network, (plain.rows["vocab.json"],) * 2)
     save_npz(directory / "model.npz", arrays, options_of(plain.network, **changes))
     with pytest.raises((UnsupportedCheckpoint, NotACheckpoint), match=complaint):
-        read_marian_npz(directory)
+        read_marian_native(directory)
 
 
 def compressed(path: Path) -> None:
@@ -298,7 +300,7 @@ def test_missing_damaged_and_hostile_files_are_named(
     shutil.copytree(written, directory)
     break_it(directory)
     with pytest.raises((NotACheckpoint, UnsupportedCheckpoint), match=complaint):
-        read_marian_npz(directory)
+        read_marian_native(directory)
 
 
 def test_quantised_models_are_refused_by_name(
@@ -310,9 +312,9 @@ def test_quantised_models_are_refused_by_name(
     arrays["Wemb"] = arrays["Wemb"].astype(np.int8)  # type: ignore[assignment]
     save_npz(directory / "model.npz", arrays, options_of(plain.network))
     with pytest.raises(
-        UnsupportedCheckpoint, match="Wemb holds int8; models quantised for intgemm"
+        UnsupportedCheckpoint, match="Wemb holds int8; floats can be imported"
     ):
-        read_marian_npz(directory)
+        read_marian_native(directory)
     (directory / "model.npz").unlink()
     (directory / "model.deen.intgemm.alphas.bin").write_bytes(b"\1")
     assert is_marian(directory)
