@@ -29,7 +29,8 @@ from tests.support.marian import arrays_of, options_of
 protocol: Any = importlib.import_module("sentencepiece.sentencepiece_model_pb2")
 EOS, UNK = 0, 1
 CALIBRATING = 12
-NOISE, QUIET, SHARPNESS, STRENGTH = 0.6, 0.1, 5.0, 2.0
+SHIFT = 2
+NOISE, QUIET, SHARPNESS, STRENGTH = 0.2, 0.1, 5.0, 1.5
 """Of random weights, of those that write to the channels of fast positions, and of the planted
 attention and its output."""
 _TO_RESIDUAL = (".output.weight", ".outer.weight", ".recurrence.input.weight")
@@ -85,8 +86,8 @@ def random_network(sizes: Sizes, seed: int, *, shared: bool = True) -> Reference
     """A network in the rows of the file, with a last row of zeros that begins decoding.
 
     Weights are random, except that the last layer attends to the source token of the same position,
-    and prefers the token whose embedding is that of the source token, shifted by one channel. So
-    decisions are clear, as those of trained networks, and eos, a constant, is translated by eos.
+    and prefers the token whose embedding is that of the source token, shifted. So decisions are
+    clear, as those of trained networks, and eos is translated by eos.
     """
     rng = np.random.default_rng(seed)
     config = TransformerConfig(
@@ -119,6 +120,8 @@ def random_network(sizes: Sizes, seed: int, *, shared: bool = True) -> Reference
     if shared:
         weights["source_embedding.tokens.weight"] = weights["target_embedding.tokens.weight"]
     weights["generator.weight"] = weights["target_embedding.tokens.weight"]
+    # Programs render unk differently.
+    weights["generator.bias"][UNK] = -20
     _plant(config, weights)
     return ReferenceTransformer(
         config, {name: array.astype(np.float32) for name, array in weights.items()}
@@ -126,12 +129,13 @@ def random_network(sizes: Sizes, seed: int, *, shared: bool = True) -> Reference
 
 
 def _embeddings(rng: np.random.Generator, count: int, width: int) -> FloatArray:
-    """Each the one before, shifted by one channel; zeros in the channels of fast positions."""
+    """Each the one before, shifted; eos is the same shifted. Fast positions have zeros."""
     channels = _token_channels(width)
     rows, size = np.zeros((count, width)), len(channels) ** -0.5
-    rows[EOS, channels] = size
+    # Normalisation subtracts a constant.
+    rows[EOS, channels] = np.resize((size, -size), len(channels))
     for i in range(UNK, count - 1):
-        shift = (i - UNK) % len(channels)
+        shift = (i - UNK) * SHIFT % len(channels)
         if shift == 0:
             base = rng.normal(0, size, len(channels))
         rows[i, channels] = np.roll(base, shift)
@@ -156,7 +160,7 @@ def _plant(config: TransformerConfig, weights: dict[str, FloatArray]) -> None:
             first = head * config.head_width
             rows = np.arange(first, first + min(len(fast), config.head_width))
             weights[f"{name}.{part}.weight"][rows, fast[: len(rows)]] += SHARPNESS
-    weights[f"{name}.value.weight"][np.roll(channels, -1), channels] += 1
+    weights[f"{name}.value.weight"][np.roll(channels, -SHIFT), channels] += 1
     weights[f"{name}.output.weight"] += STRENGTH * np.eye(width)
 
 
@@ -177,9 +181,7 @@ def largest_inputs(
     return largest
 
 
-def greedy(
-    network: ReferenceTransformer, memory: Sequence[KeysValues], limit: int
-) -> list[int]:
+def greedy(network: ReferenceTransformer, memory: Sequence[KeysValues], limit: int) -> list[int]:
     """Greedy translation in the ids of the file."""
     past: list[Past | None] = [None] * network.config.decoder_layers
     token, found = network.config.target_vocabulary - 1, list[int]()
@@ -258,9 +260,10 @@ def packed(items: Sequence[Stored]) -> bytes:
 
 
 def shortlist(sizes: Sizes, seed: int) -> bytes:
-    """Random candidates for each source id."""
+    """The planted and random candidates for each source id."""
     rng = np.random.default_rng(seed)
     ids = rng.integers(2, sizes.pieces, (sizes.pieces, PER_SOURCE), np.uint32)
+    ids[:, 0] = np.minimum(np.arange(sizes.pieces) + 1, sizes.pieces - 1)
     offsets = np.arange(sizes.pieces + 1, dtype=np.uint64) * PER_SOURCE
     header = struct.pack("<6Q", MAGIC, 0, FIRST, PER_SOURCE, len(offsets), ids.size)
     return header + offsets.tobytes() + ids.tobytes()
@@ -309,5 +312,3 @@ def write_firefox(
         lex.write_bytes(shortlist(sizes, seed))
     paths = directory / names[0], directory / names[-1]
     return Written(model, paths, lex if lexical else None, (own, other))
-
-
