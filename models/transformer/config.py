@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from models.bundle.manifest import DecoderKind
-
 Positions = Literal["sinusoidal", "sinusoidal_halves", "sinusoidal_tensor2tensor", "learned"]
 Activation = Literal["relu", "silu", "gelu"]
 
@@ -37,7 +35,7 @@ class TransformerConfig:
     tying: Literal["all", "decoder", "none"] = "all"
     output_bias: bool = False
     """Whether the projection to logits has a bias."""
-    decoder: DecoderKind = "self-attention"
+    decoder: Literal["self-attention", "ssru"] = "self-attention"
     """First sub-layer of a decoder layer: self-attention, or a Simpler Simple Recurrent Unit (Kim
     et al. 2019, "From Research to Production and Back")."""
     norm_epsilon: float = 1e-5

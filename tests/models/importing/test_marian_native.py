@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from models.bundle.tokenizer import SPECIAL_IDS
 from models.importing.flat_yaml import read_flat
 from models.importing.importing import import_model, read_model
-from models.importing.marian_native import is_marian, read_marian_native
+from models.importing.marian_native import read_marian_native
 from models.importing.model import Imported
 from models.importing.npz import Npz
 from models.importing.refusals import (
@@ -311,15 +311,8 @@ def test_quantised_models_are_refused_by_name(
     arrays = arrays_of(plain.network, (plain.rows["vocab.json"],) * 2)
     arrays["Wemb"] = arrays["Wemb"].astype(np.int8)  # type: ignore[assignment]
     save_npz(directory / "model.npz", arrays, options_of(plain.network))
-    with pytest.raises(
-        UnsupportedCheckpoint, match="Wemb holds int8; floats can be imported"
-    ):
+    with pytest.raises(UnsupportedCheckpoint, match="Wemb holds int8; floats can be imported"):
         read_marian_native(directory)
-    (directory / "model.npz").unlink()
-    (directory / "model.deen.intgemm.alphas.bin").write_bytes(b"\1")
-    assert is_marian(directory)
-    with pytest.raises(UnsupportedCheckpoint, match="binary format for intgemm"):
-        read_model(directory)
 
 
 def test_vocabulary_keeps_pieces_that_yaml_would_read_as_values(tmp_path: Path) -> None:
