@@ -85,7 +85,8 @@ class AttentionGraph:
             # SSRU has no map.
             heads, length = found["cross_attention"].shape[1:3]
             found[_DECODER] = np.zeros((0, heads, length, length), np.float32)
-        return AttentionMaps(*(found[name] for name in _OUTPUTS), entropies_T=found.get(ENTROPIES))
+        encoder, decoder, cross, log_probs = (found[name] for name in _OUTPUTS)
+        return AttentionMaps(encoder, decoder, cross, log_probs, found.get(ENTROPIES))
 
     def close(self) -> None:
         self._session = None

@@ -30,7 +30,7 @@ protocol: Any = importlib.import_module("sentencepiece.sentencepiece_model_pb2")
 EOS, UNK = 0, 1
 CALIBRATING = 12
 SHIFT = 2
-NOISE, QUIET, SHARPNESS, STRENGTH = 0.2, 0.1, 5.0, 1.5
+NOISE, QUIET, SHARPNESS, STRENGTH = 0.1, 0.1, 5.0, 1.5
 """Of random weights, of those that write to the channels of fast positions, and of the planted
 attention and its output."""
 _TO_RESIDUAL = (".output.weight", ".outer.weight", ".recurrence.input.weight")
