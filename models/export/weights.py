@@ -59,7 +59,7 @@ class IntegerMatrix:
     """``[outputs, inputs]``; integer / ``multiplier`` is the weight."""
     multiplier: np.float32
     input_multiplier: np.float32 | None
-    """What inputs are multiplied by before they are rounded; ``None`` without a product."""
+    """Factor of inputs before they are rounded; ``None`` without a product."""
 
 
 Integers: TypeAlias = Mapping[str, IntegerMatrix]

@@ -26,7 +26,7 @@ LARGEST_INDEX = 16 << 20
 LARGEST_FILE = 1 << 30
 """Bytes of a file, packed or unpacked."""
 LICENCE = "mpl-2.0"
-"""Of all models in the index."""
+"""Licence of all models in the index."""
 _KINDS = ("model", "vocab", "srcvocab", "trgvocab", "lex")
 _VERSION = re.compile(r"(\d{1,9})\.(\d{1,9})(?:a(\d{1,9}))?")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,150}")
@@ -40,7 +40,7 @@ class File:
     location: str
     """Path under the address of attachments."""
     sha256: str
-    """Of the unpacked file."""
+    """Hash of the unpacked file."""
 
 
 @dataclass(frozen=True, slots=True)

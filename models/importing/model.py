@@ -37,7 +37,7 @@ class Imported:
     integers: Integers | None = None
     """Matrices and activation scales that are int8 in the model."""
     alignment: AlignmentSource | None = None
-    """Where it has learned word alignments, if that is known."""
+    """The map that has learned word alignments, if it is known."""
     shortlist: Shortlist | None = None
 
 

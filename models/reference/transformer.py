@@ -149,7 +149,7 @@ class State:
 
 
 Past: TypeAlias = KeysValues | State
-"""What a decoder layer keeps of earlier positions."""
+"""Memory of a decoder layer: keys and values of earlier positions, or the state of its SSRU."""
 
 
 @dataclass(slots=True)

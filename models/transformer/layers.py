@@ -122,7 +122,7 @@ class EncoderLayer(nn.Module):
 
 
 Past: TypeAlias = KeysValues | State
-"""What a decoder layer keeps of earlier positions: keys and values, or the state of its SSRU."""
+"""Memory of a decoder layer: keys and values of earlier positions, or the state of its SSRU."""
 
 
 class DecoderLayer(nn.Module):

@@ -46,7 +46,7 @@ class Origin:
     path: Path
     name: str | None = None
     source: str | None = None
-    """Where it was fetched, and its version; ``None`` for a path that the user gave."""
+    """Repository or index of a fetched model, and its version; ``None`` for the user's path."""
     languages: tuple[str, str] | None = None
     """Its pair, if its origin says so."""
 

@@ -31,7 +31,7 @@ EOS, UNK = 0, 1
 CALIBRATING = 12
 SHIFT = 2
 NOISE, QUIET, SHARPNESS, STRENGTH = 0.1, 0.1, 5.0, 1.5
-"""Of random weights, of those that write to the channels of fast positions, and of the planted
+"""Scales of random weights, of those that write to the channels of fast positions, and of the planted
 attention and its output."""
 _TO_RESIDUAL = (".output.weight", ".outer.weight", ".recurrence.input.weight")
 FIRST, PER_SOURCE = 20, 12

@@ -112,7 +112,7 @@ def test_shortlist_is_in_the_ids_of_the_bundle(written: Written) -> None:
     offsets = np.frombuffer(content, "<u8", SMALL.pieces + 1, 48)
     ids = np.frombuffer(content, "<u4", offset=48 + 8 * len(offsets))
     assert (first, per_source) == (FIRST, 12)
-    # In the file eos is 0 and unk 1; rows of words are in the same order.
+    # The file has eos 0 and unk 1; rows of words are in the same order.
     new = {0: SPECIAL_IDS.eos, 1: SPECIAL_IDS.unk}
     new |= {i: i + 2 for i in range(2, SMALL.pieces)}
     for old in (0, 1, 2, 40):
