@@ -31,8 +31,8 @@ EOS, UNK = 0, 1
 CALIBRATING = 12
 SHIFT = 2
 NOISE, QUIET, SHARPNESS, STRENGTH = 0.1, 0.1, 5.0, 1.5
-"""Scales of random weights, of those that write to the channels of fast positions, and of the planted
-attention and its output."""
+"""Scales of random weights, of those that write to the channels of fast positions, of the planted
+attention and of its output."""
 _TO_RESIDUAL = (".output.weight", ".outer.weight", ".recurrence.input.weight")
 FIRST, PER_SOURCE = 20, 12
 """Ids of a shortlist."""

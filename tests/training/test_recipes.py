@@ -88,8 +88,9 @@ def test_recipes_are_listed_in_one_line_each(capsys: pytest.CaptureFixture[str])
     "name",
     ["reverse", "copy", "general-de-en", "paper-base-en-fr", "paper-base-en-de-learned-positions"],
 )
-def test_parameters_are_counted_as_the_network_has_them(name: str) -> None:
-    recipe = recipe_named(name)
+@pytest.mark.parametrize("decoder", ["self-attention", "ssru"])
+def test_parameters_are_counted_as_the_network_has_them(name: str, decoder: str) -> None:
+    recipe = with_network(recipe_named(name), decoder=decoder)
     with torch.device("meta"):
         network = Transformer(recipe.network.config(recipe.vocabulary.size))
     assert parameters(recipe) == network.num_parameters
