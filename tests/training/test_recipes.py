@@ -13,6 +13,7 @@ import torch
 
 from models.bundle.bundle import Bundle
 from models.transformer.transformer import Transformer
+from tests.support.tiny_training import with_network
 from training.cli import main
 from training.commands.recipes import parameters, summary
 from training.loop.schedule import noam, schedule_of
