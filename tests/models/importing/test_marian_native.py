@@ -142,6 +142,30 @@ def test_norms_before_sub_layers_give_the_translations_of_ctranslate2(
         assert [pieces for pieces, _ in found] == [pieces for pieces, _ in expected]
 
 
+@pytest.mark.parametrize("norm", ["before", "after"])
+def test_decoders_of_ssru_are_read_from_floats(plain: Original, tmp_path: Path, norm: Any) -> None:
+    config = replace(plain.network.config, norm=norm, decoder="ssru")
+    rng = np.random.default_rng(2)
+    weights = {
+        name: plain.network.weights.get(name, rng.normal(0, 0.2, shape).astype(np.float32))
+        for name, shape in weight_shapes(config).items()
+    }
+    network = ReferenceTransformer(config, weights)
+    marian = write_marian_npz(tmp_path / "marian", network, plain.checkpoint, plain.rows)
+    (rows,) = plain.rows.values()
+    options = options_of(network, **{"transformer-decoder-autoreg": "rnn", "dec-cell": "ssru"})
+    save_npz(marian / "model.npz", arrays_of(network, (rows, rows)), options)
+    found = read_marian_native(marian).network
+    assert (found.config.decoder, found.config.norm, found.config.norm_epsilon) == (
+        "ssru",
+        norm,
+        1e-6,
+    )
+    for name, array in weights.items():
+        if name.startswith(("encoder", "decoder")):
+            np.testing.assert_array_equal(found.weights[name], array)
+
+
 def test_bundle_is_proved_and_its_card_names_marian(written: Path, tmp_path: Path) -> None:
     (written / "decoder.yml").write_text(
         "relative-paths: true\nvocabs:\n  - /somewhere/opus.src.vocab.yml\n"
