@@ -47,12 +47,23 @@ class Settings(BaseModel):
     models: str = Field(
         default="",
         description="models that are fetched before serving unless bundles translate them already, "
-        "separated by commas: pairs such as de-en, hf:REPOSITORY, argos:PAIR",
+        "separated by commas: pairs such as de-en, firefox:PAIR, hf:REPOSITORY, argos:PAIR",
     )
     argos_index: str = Field(
         default="https://raw.githubusercontent.com/argosopentech/argospm-index/main/index.json",
         pattern=r"^https?://\S+$",
         description="address of the index of Argos Translate's packages",
+    )
+    firefox_records: str = Field(
+        default="https://firefox.settings.services.mozilla.com/v1/buckets/main/collections/"
+        "translations-models-v2/records",
+        pattern=r"^https?://\S+$",
+        description="address of the index of Firefox's models",
+    )
+    firefox_attachments: str = Field(
+        default="https://firefox-settings-attachments.cdn.mozilla.net/",
+        pattern=r"^https?://\S+$",
+        description="address of the files of Firefox's models",
     )
     public_url: str = Field(
         default="",

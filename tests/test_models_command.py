@@ -15,9 +15,13 @@ from service.commands import models
 from service.commands.serve import add_missing
 from service.settings import Settings
 from tests.support.ctranslate2_models import package
+from tests.support.firefox import SIZES, write_firefox
+from tests.support.firefox_index import publish, records_of
 from tests.support.hub import COMMIT, Hub, running_hub, use_hub
 
 REPOSITORY = "Helsinki-NLP/opus-mt-de-en"
+SPANISH = "Helsinki-NLP/opus-mt-es-en"
+"""The catalogue's model of a pair for which it has a better score than Firefox's."""
 
 
 @pytest.fixture(scope="module")
@@ -25,9 +29,19 @@ def argos_package(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return package(tmp_path_factory.mktemp("argos"))
 
 
+@pytest.fixture(scope="module")
+def firefox_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("firefox") / "model"
+    return write_firefox(directory, SIZES["small"], lexical=True).model.parent
+
+
 @pytest.fixture
 def hub(
-    small_marian: Path, argos_package: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    small_marian: Path,
+    argos_package: bytes,
+    firefox_model: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Hub]:
     with running_hub() as hub:
         hub.repositories[REPOSITORY] = small_marian
@@ -41,6 +55,14 @@ def hub(
         hub.files["index.json"] = json.dumps([entry]).encode()
         use_hub(monkeypatch, hub.address)
         monkeypatch.setenv("DRAGOMAN_ARGOS_INDEX", f"{hub.address}/files/index.json")
+        hub.repositories[SPANISH] = small_marian
+        records = [
+            record
+            for source, target in (("de", "en"), ("fr", "en"))
+            for record in records_of(hub, firefox_model, (source, target))
+        ]
+        monkeypatch.setenv("DRAGOMAN_FIREFOX_RECORDS", publish(hub, *records))
+        monkeypatch.setenv("DRAGOMAN_FIREFOX_ATTACHMENTS", f"{hub.address}/files")
         monkeypatch.setenv("DRAGOMAN_BUNDLES", str(tmp_path / "bundles"))
         yield hub
 
@@ -49,10 +71,45 @@ def names(bundles: Path) -> list[str]:
     return [path.name for path in bundles.glob("[!.]*")]
 
 
-def test_pair_is_fetched_imported_listed_verified_and_removed(
+def test_best_model_of_a_pair_is_firefoxs_or_that_of_the_catalogue(
     hub: Hub, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["models", "add", "de-en"]) == 0
+    assert main(["models", "add", "de-en", "es-en"]) == 0
+    assert "firefox:de-en, version 2.0 (tiny), licence: mpl-2.0" in capsys.readouterr().err
+    assert sorted(names(tmp_path / "bundles")) == ["firefox-de-en", "opus-mt-es-en"]
+    bundle = Bundle.open(tmp_path / "bundles" / "firefox-de-en")
+    assert bundle.manifest.provenance.origin == "firefox:de-en, version 2.0 (tiny)"
+    assert "`mpl-2.0`" in (bundle.path / "README.md").read_text(encoding="utf-8")
+    assert not list((tmp_path / "bundles" / models.DOWNLOADS).iterdir())
+
+
+def test_interrupted_firefox_model_leaves_no_bundle_and_is_resumed(
+    hub: Hub, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    packed = "models/2.0-model.deen.intgemm.alphas.bin.zst"
+    hub.cut[packed] = 5000
+    assert main(["models", "add", "firefox:de-en"]) == 2
+    assert "the same command continues" in capsys.readouterr().err.splitlines()[-1]
+    assert names(tmp_path / "bundles") == []
+    assert main(["models", "add", "firefox:de-en"]) == 0
+    assert names(tmp_path / "bundles") == ["firefox-de-en"]
+
+
+def test_pair_that_no_table_has_is_added_as_two_through_english(
+    hub: Hub, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["models", "add", "--missing", "fr-de"]) == 0
+    error = capsys.readouterr().err
+    assert "fr-de is added as fr-en and en-de" in error
+    # The stand-in has one of them.
+    assert "en-de is not added: Firefox has no model en-de" in error
+    assert names(tmp_path / "bundles") == ["firefox-fr-en"]
+
+
+def test_model_is_fetched_imported_listed_verified_and_removed(
+    hub: Hub, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["models", "add", f"hf:{REPOSITORY}"]) == 0
     assert f"hf:{REPOSITORY} at {COMMIT[:12]}, licence: cc-by-4.0" in capsys.readouterr().err
     bundle = Bundle.open(tmp_path / "bundles" / "opus-mt-de-en")
     assert bundle.manifest.provenance.origin == f"hf:{REPOSITORY} at {COMMIT[:12]}"
@@ -93,7 +150,7 @@ def test_missing_pairs_are_added_and_failures_do_not_stop_the_service(
     monkeypatch.setenv("DRAGOMAN_MODELS", "de-en, xx-yy")
     assert main(["models", "add", "--missing"]) == 0
     assert "xx-yy is not added: Argos has no package xx-yy" in capsys.readouterr().err
-    assert names(tmp_path / "bundles") == ["opus-mt-de-en"]
+    assert names(tmp_path / "bundles") == ["firefox-de-en"]
     hub.requests.clear()
     assert main(["models", "add", "--missing", "de-en"]) == 0
     assert hub.requests == []
@@ -102,18 +159,19 @@ def test_missing_pairs_are_added_and_failures_do_not_stop_the_service(
 def test_serve_fetches_in_a_process_of_its_own_and_reports_no_network_in_one_line(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    monkeypatch.setenv("DRAGOMAN_FIREFOX_RECORDS", "http://127.0.0.1:9/records")
     monkeypatch.setenv("DRAGOMAN_MODELS", "de-en")
     (tmp_path / "bundles").mkdir()
     add_missing(Settings(models="de-en", bundles=tmp_path / "bundles"))
     lines = capfd.readouterr().err.splitlines()
     assert len(lines) == 1
-    assert "de-en is not added" in lines[0] and "cannot be fetched from" in lines[0]
+    assert "de-en is not added" in lines[0] and "cannot be read" in lines[0]
 
 
 def test_search_lists_the_catalogue_and_argos(hub: Hub, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["models", "search", "fr", "en"]) == 0
     lines = capsys.readouterr().out.splitlines()
+    assert "en-fr\tfirefox:en-fr\tbase-memory, 32 MB\tmpl-2.0\tFLORES 49.6, COMET 0.8697" in lines
     known = "en-fr\thf:Helsinki-NLP/opus-mt-en-fr\tMarianMT base\tapache-2.0\tFLORES 47.9"
     assert known in lines
     assert "fr-en\targos:fr-en\tversion 1.9" in lines

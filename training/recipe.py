@@ -231,6 +231,8 @@ class Network:
     tying: Literal["all", "decoder", "none"] = "all"
     output_bias: bool = False
     activation: Activation = "relu"
+    decoder: Literal["self-attention", "ssru"] = "self-attention"
+    """First sub-layer of each decoder layer; ``ssru`` is a recurrence (Kim et al. 2019)."""
     residual_dropout: Rate = 0.1
     attention_dropout: Rate = 0.0
     feed_forward_dropout: Rate = 0.0

@@ -4,7 +4,8 @@ Training writes graphs with these signatures; the service refuses other graphs. 
 symbolic where they vary:
 
     B  sentences          K  rows (hypotheses) of a sentence      S, T  source, target positions
-    C  entries of the decoder's own cache, shared by the rows of a sentence
+    C  entries of the decoder's own cache, shared by the rows of a sentence; of states: of all
+       sentences
     N  candidates per row           E  edited logits               L  tokens of a shortlist
 
 ``encoder``    source ids → the keys and values of cross-attention, once per sentence.
@@ -23,6 +24,9 @@ symbolic where they vary:
                With ``attention_wanted`` it also returns the last layer's attention, averaged over
                heads. In fp16, which is for GPUs, scores, attention and edits are always computed,
                and there is no shortlist.
+               Decoder layers of SSRU have no keys and values of their own. Row k reads the state
+               of its parent at entry ``state_reads`` and writes its own at ``state_writes``, which
+               no row of the step reads, so that a step can be repeated.
 ``resident``   optional, for GPUs: ``step``, and then the ranking of ``service.engine.search`` for
                sentences without constraints, with the state of the beams as inputs and outputs.
                Made for one greatest beam width K; R is 2K. Two buffers of state take turns.
@@ -91,19 +95,18 @@ def signature(graph: GraphName, dimensions: Dimensions, precision: Precision) ->
     heads, head_width = dimensions.heads, dimensions.head_width
     layers = range(dimensions.decoder_layers)
     cross = TensorType(element, ("B", heads, "S", head_width))
-    own = TensorType(element, ("B", heads, "C", head_width))
     source_ids = {"source_ids": TensorType("int32", ("B", "S"))}
     cross_cache = {f"cross_{kind}.{i}": cross for i in layers for kind in ("keys", "values")}
     if graph == "encoder":
         return Signature(source_ids, cross_cache)
     if graph == "step":
+        own_inputs, own = _decoder_cache(dimensions, element)
         return Signature(
             {
                 "token_ids": TensorType("int32", ("B", "K")),
                 "positions": TensorType("int32", ("B", "K")),
-                "self_bias": TensorType(element, ("B", 1, "K", "C")),
+                **own_inputs,
                 "cross_bias": TensorType(element, ("B", 1, "K", "S")),
-                "write_indices": TensorType("int64", ("B", "K", heads, 3)),
                 "num_candidates": TensorType("int64", (1,)),
                 "scores_wanted": TensorType("bool", ()),
                 "edits_wanted": TensorType("bool", ()),
@@ -115,7 +118,7 @@ def signature(graph: GraphName, dimensions: Dimensions, precision: Precision) ->
                 "shortlist_wanted": TensorType("bool", ()),
                 "shortlist_ids": TensorType("int64", ("L",)),
                 "shortlist_bias": TensorType("float", ("B", "L")),
-                **{f"self_{kind}.{i}": own for i in layers for kind in ("keys", "values")},
+                **own,
                 **cross_cache,
             },
             {
@@ -123,10 +126,17 @@ def signature(graph: GraphName, dimensions: Dimensions, precision: Precision) ->
                 "candidate_columns": TensorType("int64", ("B", "K", "N")),
                 "asked_log_probs": TensorType("float", ("B", "K")),
                 "source_attention": TensorType("float", (None, None, None)),
-                **{f"updated_self_{kind}.{i}": own for i in layers for kind in ("keys", "values")},
+                **{f"updated_{name}": tensor for name, tensor in own.items()},
             },
         )
     encoder_layers, decoder_layers = dimensions.encoder_layers, dimensions.decoder_layers
+    maps = {
+        "encoder_attention": TensorType(element, ("B", encoder_layers, heads, "S", "S")),
+        "decoder_attention": TensorType(element, ("B", decoder_layers, heads, "T", "T")),
+        "cross_attention": TensorType(element, ("B", decoder_layers, heads, "T", "S")),
+    }
+    if dimensions.recurrent:
+        del maps["decoder_attention"]
     return Signature(
         {
             **source_ids,
@@ -134,13 +144,30 @@ def signature(graph: GraphName, dimensions: Dimensions, precision: Precision) ->
             "target_output_ids": TensorType("int32", ("B", "T")),
         },
         {
-            "encoder_attention": TensorType(element, ("B", encoder_layers, heads, "S", "S")),
-            "decoder_attention": TensorType(element, ("B", decoder_layers, heads, "T", "T")),
-            "cross_attention": TensorType(element, ("B", decoder_layers, heads, "T", "S")),
+            **maps,
             "target_log_probs": TensorType("float", ("B", "T")),
             ENTROPIES: TensorType("float", ("B", "T")),
         },
     )
+
+
+def _decoder_cache(
+    dimensions: Dimensions, element: ElementType
+) -> tuple[dict[str, TensorType], dict[str, TensorType]]:
+    """Inputs of a step that address the decoder's own cache, and the arrays of the cache."""
+    layers = range(dimensions.decoder_layers)
+    if dimensions.recurrent:
+        entries = TensorType("int64", ("B", "K"))
+        state = TensorType(element, ("C", dimensions.width))
+        return {"state_reads": entries, "state_writes": entries}, {
+            f"state.{i}": state for i in layers
+        }
+    heads = dimensions.heads
+    own = TensorType(element, ("B", heads, "C", dimensions.head_width))
+    return {
+        "self_bias": TensorType(element, ("B", 1, "K", "C")),
+        "write_indices": TensorType("int64", ("B", "K", heads, 3)),
+    }, {f"self_{kind}.{i}": own for i in layers for kind in ("keys", "values")}
 
 
 def resident_signature(dimensions: Dimensions, precision: Precision, rows: int) -> Signature:

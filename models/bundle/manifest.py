@@ -24,6 +24,8 @@ SCHEMA = 2
 
 Precision = Literal["fp32", "int8", "fp16"]
 LengthNormalisation = Literal["power", "gnmt"]
+DecoderKind = Literal["self-attention", "ssru"]
+"""First sub-layer of each decoder layer; SSRU is a recurrence (Kim et al. 2019)."""
 GraphName = Literal["encoder", "step", "attention", "resident"]
 GRAPHS: tuple[GraphName, ...] = ("encoder", "step", "attention")
 """The graphs of every precision, each in the file ``<graph>.<precision>.onnx``."""
@@ -54,6 +56,7 @@ class Dimensions(_Part):
     vocabulary_size: int = Field(ge=1)
     source_vocabulary_size: int | None = Field(default=None, ge=1)
     """``None``: the same as ``vocabulary_size``."""
+    decoder: DecoderKind = "self-attention"
 
     @model_validator(mode="after")
     def _heads_share_the_width(self) -> Self:
@@ -64,6 +67,11 @@ class Dimensions(_Part):
     @property
     def head_width(self) -> int:
         return self.width // self.heads
+
+    @property
+    def recurrent(self) -> bool:
+        """Whether decoder layers have a state per row instead of self-attention."""
+        return self.decoder == "ssru"
 
     @property
     def source_vocabulary(self) -> int:
@@ -140,6 +148,9 @@ class DecodingDefaults(_Part):
 
 class AlignmentSource(_Part):
     """The cross-attention map, averaged over heads, that gives the best word alignment."""
+
+    head: int | None = Field(default=None, ge=0)
+    """The only head that has learned alignments, counted from 0. ``None``: their mean."""
 
     layer: int = Field(ge=0)
     """Decoder layer, counted from 0."""
@@ -293,6 +304,12 @@ class Manifest(_Part):
             raise ValueError(
                 f"alignment is read off layer {self.alignment.layer}, counted from 0; "
                 f"the decoder has {layers}"
+            )
+        heads = self.dimensions.heads
+        if self.alignment is not None and (self.alignment.head or 0) >= heads:
+            raise ValueError(
+                f"alignment is read off head {self.alignment.head}, counted from 0; there are "
+                f"{heads}"
             )
         return self
 

@@ -1,16 +1,19 @@
 """ONNX graph that encodes sentences into slots on a device: writes keys, values and zeros.
 
-It is the encoder, and then a write to each array of both pools. A bundle has no such graph: the
-service makes it of the bundle's encoder. Shapes: models/bundle/graphs.py, runtime/memory.py.
+It is the encoder, and then a write to each array of both pools: keys and values of the source, and
+zeros to the decoder's own keys and values, or to the states of its SSRU. A bundle has no such
+graph: the service makes it of the bundle's encoder. Shapes: models/bundle/graphs.py, memory.py.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 import numpy as np
 import onnx
 from onnx.compose import add_prefix_graph
 
-from models.bundle.graphs import Signature, TensorType, signature
+from models.bundle.graphs import Signature, TensorType, element_type, signature
 from models.bundle.manifest import Dimensions, Precision
 from models.export.builder import GraphBuilder, WeightFile
 
@@ -22,12 +25,13 @@ def admission_signature(dimensions: Dimensions, precision: Precision) -> Signatu
     bound to its memory.
     """
     encoder = signature("encoder", dimensions, precision)
+    element = element_type(precision)
+    cross = TensorType(element, ("P", "lines of cross", dimensions.head_width))
+    width = dimensions.width if dimensions.recurrent else dimensions.head_width
+    own = TensorType(element, ("P", "lines of self", width))
     pools = {
-        f"{kind}{name.removeprefix('cross')}": TensorType(
-            keys.element, ("P", f"lines of {kind}", dimensions.head_width)
-        )
-        for kind in ("cross", "self")
-        for name, keys in encoder.outputs.items()
+        **dict.fromkeys(encoder.outputs, cross),
+        **dict.fromkeys(_own_arrays(dimensions, encoder.outputs), own),
     }
     return Signature(
         {
@@ -39,22 +43,31 @@ def admission_signature(dimensions: Dimensions, precision: Precision) -> Signatu
     )
 
 
+def _own_arrays(dimensions: Dimensions, encoded: Iterable[str]) -> list[str]:
+    """Arrays of the decoder's own pool."""
+    if dimensions.recurrent:
+        return [f"state.{i}" for i in range(dimensions.decoder_layers)]
+    return [f"self{name.removeprefix('cross')}" for name in encoded]
+
+
 def admission_graph(encoder: bytes, dimensions: Dimensions, precision: Precision) -> bytes:
     """A serialised model that extends the serialised ``encoder``.
 
     Each slot gets the keys and values of its source, and zeros behind them and in the decoder's own
-    cache: an earlier sentence may have left NaN there, which no mask hides.
+    pool: an earlier sentence may have left NaN there, which no mask hides.
     """
     writer = _Writer(dimensions, np.float16 if precision == "fp16" else np.float32)
     encoded = signature("encoder", dimensions, precision).outputs
-    for kind, updates in (
-        ("cross", {name: writer.padded(name) for name in encoded}),
-        ("self", dict.fromkeys(encoded, writer.zeros())),
+    own = _own_arrays(dimensions, encoded)
+    width = dimensions.width if dimensions.recurrent else dimensions.head_width
+    for updates in (
+        {name: writer.padded(name) for name in encoded},
+        dict.fromkeys(own, writer.zeros(f"pool_{own[0]}", width)),
     ):
         # All updates of a pool have one shape.
-        places = writer.places(f"pool_{kind}_keys.0", next(iter(updates.values())))
-        for name, update in updates.items():
-            array = f"{kind}{name.removeprefix('cross')}"
+        first = next(iter(updates))
+        places = writer.places(f"pool_{first}", updates[first])
+        for array, update in updates.items():
             writer.op("ScatterND", f"pool_{array}", places, update, into=f"written_{array}")
     added = writer.model("admission", admission_signature(dimensions, precision)).graph
     model = onnx.load_from_string(encoder)
@@ -82,9 +95,9 @@ class _Writer(GraphBuilder):
         pads = self.op("Concat", self.ints(*[0] * 6), behind, self.ints(0), axis=0)
         return self.reshape(self.op("Pad", encoded, pads, self._zero), 0, -1, self._width)
 
-    def zeros(self) -> str:
-        """``[B, H · entries, D]`` of the decoder's own cache."""
-        size = self._size("slots", 0), self._size("pool_self_keys.0", 1), self.ints(self._width)
+    def zeros(self, pool: str, width: int) -> str:
+        """``[B, lines, width]`` of the decoder's own pool."""
+        size = self._size("slots", 0), self._size(pool, 1), self.ints(width)
         return self.op("Expand", self._zero, self.op("Concat", *size, axis=0))
 
     def places(self, pool: str, updates: str) -> str:

@@ -131,6 +131,38 @@ class GraphBuilder:
             "If", condition, into=into, then_branch=then_branch, else_branch=else_branch
         )
 
+    def scan(
+        self, state: str, inputs: Sequence[str], body: Callable[..., str], element: int, axis: int
+    ) -> str:
+        """The states after each position along ``axis`` of the inputs, stacked there.
+
+        ``body`` emits the next state from the state and the inputs at one position, all of the type
+        ``element``.
+        """
+        names = [f"scanned_{next(self._numbers)}" for _ in range(len(inputs) + 1)]
+        outside, self._nodes = self._nodes, []
+        try:
+            following = body(*names)
+            stacked = self.op("Identity", following)
+            formal, results = (
+                [helper.make_tensor_value_info(name, element, None) for name in each]
+                for each in (names, (following, stacked))
+            )
+            graph = helper.make_graph(self._nodes, f"body_{next(self._numbers)}", formal, results)
+        finally:
+            self._nodes = outside
+        _, found = self.ops(
+            "Scan",
+            state,
+            *inputs,
+            into=["", ""],
+            body=graph,
+            num_scan_inputs=len(inputs),
+            scan_input_axes=[axis] * len(inputs),
+            scan_output_axes=[axis],
+        )
+        return found
+
     def _branch(
         self, emit: Callable[[], Sequence[str]], elements: Sequence[int]
     ) -> onnx.GraphProto:
@@ -154,6 +186,10 @@ class GraphBuilder:
 
     def has_weight(self, name: str) -> bool:
         return name in self._weights.arrays
+
+    def array(self, name: str) -> NDArray[np.generic]:
+        """The value of a weight in the file."""
+        return self._weights.arrays[name]
 
     def dtype(self, name: str) -> np.dtype[Any]:
         """The element type of a weight in the file."""

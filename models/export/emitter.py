@@ -6,6 +6,7 @@ legend as there; rows of several sentences are flattened to ``R`` for linear lay
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ import onnx
 
 from models.bundle.manifest import Precision
 from models.export.builder import MICROSOFT, GraphBuilder
-from models.export.weights import FP16_LOWEST
+from models.export.weights import FP16_LOWEST, LARGEST_INPUT
 from models.transformer.config import TransformerConfig
 
 HIDDEN = -1e9
@@ -33,8 +34,8 @@ class Emitter:
     graph: GraphBuilder
     config: TransformerConfig
     precision: Precision
-    _seen: dict[tuple[str, str], str] = field(default_factory=dict)
-    """Already quantised inputs: several matrices may read the same one."""
+    _seen: dict[tuple[str, bytes, bytes], str] = field(default_factory=dict)
+    """Already quantised inputs, by scale and zero point: several matrices may read the same one."""
     _dequantised: dict[str, str] = field(default_factory=dict)
     """Weights of an int8 file that a graph in fp16 reads."""
 
@@ -67,16 +68,29 @@ class Emitter:
         """``[R, inputs]`` to ``[R, outputs]``; ``reads`` names the input, as in ``calibration``."""
         g = self.graph
         if self.precision == "int8":
-            scale, zero = self._input(reads)
-            return self._integer_product(self._quantised(x, scale, zero), scale, zero, name)
+            products = []
+            for part in self._parts(name):
+                scale, zero = self._input(part, reads)
+                quantised = self._quantised(x, scale, zero)
+                products.append(self._integer_product(quantised, scale, zero, part))
+            return products[0] if len(products) == 1 else g.op("Concat", *products, axis=-1)
         return g.op("Gemm", x, *self.matrix(name, reads), transB=1)
 
     def matrix(self, name: str, reads: str) -> list[str]:
         """A matrix, and its bias if it has one."""
-        parts = [self.weight(f"{name}.weight")]
-        if self.graph.has_weight(f"{name}.bias"):
-            parts.append(self.weight(f"{name}.bias", reads))
-        return parts
+        g, parts = self.graph, self._parts(name)
+        found = [[self.weight(f"{part}.weight") for part in parts]]
+        if g.has_weight(f"{parts[0]}.bias"):
+            found.append([self.weight(f"{part}.bias", reads) for part in parts])
+        return [each[0] if len(each) == 1 else g.op("Concat", *each, axis=0) for each in found]
+
+    def _parts(self, name: str) -> list[str]:
+        """A matrix; or the matrices that it would be of, whose inputs have different scales."""
+        g = self.graph
+        if not g.has_weight(f"{name}.0.weight"):
+            return [name]
+        numbered = (f"{name}.{i}" for i in itertools.count())
+        return list(itertools.takewhile(lambda part: g.has_weight(f"{part}.weight"), numbered))
 
     def weight(self, name: str, reads: str = "") -> str:
         """A weight in the graph's precision; ``reads`` names the input of a bias's matrix.
@@ -99,18 +113,21 @@ class Emitter:
             return g.op("Mul", g.op("Cast", g.weight(name), to=_FLOAT), scale)
         if g.dtype(name) == np.int32:
             # Biases are in units of the product.
-            scale_name = f"{name.removesuffix('bias')}weight_scale"
-            scale = g.op("Mul", g.weight(scale_name), g.weight(f"{reads}.input_scale"))
+            matrix = name.removesuffix(".bias")
+            input_scale, _ = self._input(matrix, reads)
+            scale = g.op("Mul", g.weight(f"{matrix}.weight_scale"), input_scale)
             bias = g.op("Mul", g.op("Cast", g.weight(name), to=_FLOAT), scale)
             return g.op("Max", bias, g.constant(FP16_LOWEST, np.float32))
         return g.weight(name)
 
-    def _input(self, reads: str) -> tuple[str, str]:
-        """Scale and zero point of an input."""
-        return self.graph.weight(f"{reads}.input_scale"), self.graph.weight(f"{reads}.input_zero")
+    def _input(self, name: str, reads: str) -> tuple[str, str]:
+        """Scale and zero point of the input of a matrix, which may have its own."""
+        g = self.graph
+        owner = name if g.has_weight(f"{name}.input_scale") else reads
+        return g.weight(f"{owner}.input_scale"), g.weight(f"{owner}.input_zero")
 
     def _quantised(self, x: str, scale: str, zero: str) -> str:
-        key = x, scale
+        key = x, self.graph.array(scale).tobytes(), self.graph.array(zero).tobytes()
         if key not in self._seen:
             self._seen[key] = self.graph.op("QuantizeLinear", x, scale, zero)
         return self._seen[key]
@@ -136,7 +153,7 @@ class Emitter:
         if not g.has_weight(f"{name}.scale"):
             return x
         scale, bias = self.weight(f"{name}.scale"), self.weight(f"{name}.bias")
-        return g.op("LayerNormalization", x, scale, bias, axis=-1, epsilon=1e-5)
+        return g.op("LayerNormalization", x, scale, bias, axis=-1, epsilon=self.config.norm_epsilon)
 
     def residual(self, x: str, name: str, sublayer: Callable[[str], str]) -> str:
         g = self.graph
@@ -153,28 +170,33 @@ class Emitter:
                 return self.linear(self._inner(layer, y), f"{name}.outer", f"{name}.outer")
             # Calibration has seen no negative value, so the zero point is 0, which clips them:
             # quantising is the ReLU.
-            scale, zero = self._input(name)
-            into = self._input(f"{name}.outer")
+            scale, zero = self._input(f"{name}.inner", name)
+            into = self._input(f"{name}.outer", f"{name}.outer")
             quantised = self._quantised(y, scale, zero)
             inner = self._integer_product(quantised, scale, zero, f"{name}.inner", into=into)
+            if self.graph.has_weight(LARGEST_INPUT):
+                inner = self.graph.op("Clip", inner, "", self.graph.weight(LARGEST_INPUT))
             return self._integer_product(inner, *into, f"{name}.outer")
 
         return self.residual(x, name, inner_and_outer)
 
     def fused_decoder(
-        self, x: str, attend: Callable[[int, str], str], cross: Callable[[int, str], str]
+        self, x: str, first: Callable[[int, str], str], cross: Callable[[int, str], str]
     ) -> str:
         """The layers of the decoder and its last norm, ``[R, W]``, with few launches on a GPU.
 
         One operator adds the bias of a sub-layer's last product and the residual, and normalises.
-        ``attend`` and ``cross`` return the joined heads for the number of a layer and its input.
+        ``first`` and ``cross`` take the number of a layer and its input. They return joined heads,
+        and ``first`` the output of SSRU, which no product follows.
         """
         g, before = self.graph, self.config.norm == "before"
-        parts: list[tuple[str, Callable[[str], str], str]] = []
+        parts: list[tuple[str, Callable[[str], str], str | None]] = []
         for i in range(self.config.decoder_layers):
             name = f"decoder.{i}"
+            own = "recurrence" if self.config.recurrent else "attention"
+            output = None if self.config.recurrent else f"{name}.{own}.output"
             parts += [
-                (f"{name}.attention", partial(attend, i), f"{name}.attention.output"),
+                (f"{name}.{own}", partial(first, i), output),
                 (f"{name}.cross", partial(cross, i), f"{name}.cross.output"),
                 (f"{name}.feed_forward", partial(self._inner, name), f"{name}.feed_forward.outer"),
             ]
@@ -184,9 +206,11 @@ class Emitter:
             norms = [*norms[1:], "decoder.norm"]
         for (_, sublayer, output), norm in zip(parts, norms, strict=True):
             added = [self.weight(f"{norm}.scale"), self.weight(f"{norm}.bias")]
-            if g.has_weight(f"{output}.bias"):
-                added.append(self.weight(f"{output}.bias", output))
-            product = g.op("Gemm", sublayer(y), self.weight(f"{output}.weight"), transB=1)
+            product = sublayer(y)
+            if output is not None:
+                if g.has_weight(f"{output}.bias"):
+                    added.append(self.weight(f"{output}.bias", output))
+                product = g.op("Gemm", product, self.weight(f"{output}.weight"), transB=1)
             y, total = g.ops(
                 "SkipLayerNormalization",
                 x,
@@ -194,7 +218,7 @@ class Emitter:
                 *added,
                 domain=MICROSOFT,
                 into=["", None, None, ""],
-                epsilon=1e-5,
+                epsilon=self.config.norm_epsilon,
             )
             x = total if before else y
         return y if before else self.norm(x, "decoder.norm")
@@ -212,6 +236,12 @@ class Emitter:
                 return self.graph.op("QuickGelu", x, domain=MICROSOFT, alpha=1.0)
             case "gelu":
                 return self.graph.op("Gelu", x)
+
+    def gate_and_added(self, i: int, y: str) -> tuple[str, str]:
+        """Gate of SSRU and new content, each ``[R, W]``, of a decoder layer's input."""
+        name = f"decoder.{i}.recurrence"
+        added, gate = self.split(self.linear(y, f"{name}.input_gate", name), 2)
+        return self.graph.op("Sigmoid", gate), added
 
     def split(self, x: str, parts: int) -> list[str]:
         return self.graph.ops("Split", x, into=[""] * parts, axis=-1, num_outputs=parts)
@@ -259,14 +289,18 @@ class Emitter:
 
     def quantise_for_logits(self, x: str) -> None:
         """Quantise x outside of the branches, so that each branch can compute ``logits`` of it."""
-        self._quantised(x, *self._input("generator"))
+        self._quantised(x, *self._input(self._output_matrix, "generator"))
+
+    @property
+    def _output_matrix(self) -> str:
+        return "generator" if self.config.tying == "none" else "target"
 
     def logits(self, x: str, rows: str = "") -> str:
         """``[R, W]`` to ``[R, V]`` as float; only for some ids if ``rows`` names them."""
         g = self.graph
-        name = "generator" if self.config.tying == "none" else "target"
+        name = self._output_matrix
         if self.precision == "int8":
-            scale, zero = self._input("generator")
+            scale, zero = self._input(name, "generator")
             return self._integer_product(self._quantised(x, scale, zero), scale, zero, name, rows)
         parts = self.matrix(name, "generator")
         if rows:

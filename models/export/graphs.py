@@ -44,6 +44,7 @@ def dimensions_of(config: TransformerConfig) -> Dimensions:
             if config.source_vocabulary == config.target_vocabulary
             else config.source_vocabulary
         ),
+        decoder=config.decoder,
     )
 
 
@@ -79,18 +80,13 @@ def _encoder(e: Emitter) -> None:
 def _step(e: Emitter) -> None:
     g = e.graph
     width_shape = e.shape_with("token_ids", e.config.width)
-    head_shape = e.shape_with("token_ids", *e.head_sizes)
 
     def look(query: str, keys: str, values: str, bias: str) -> str:
         """Attention of a sentence's rows over the sentence's shared cache: the joined heads."""
         query = g.op("Reshape", query, width_shape)
         return e.flat(e.attention(query, keys, values, "", "", bias))
 
-    def attend(i: int, y: str) -> str:
-        name = f"decoder.{i}.attention"
-        query, *parts = e.split(e.linear(y, f"{name}.query_key_value", name), 3)
-        keys, values = e.extend(i, parts, head_shape, "write_indices")
-        return look(query, keys, values, "self_bias")
+    first = _recurrence(e) if e.config.recurrent else _self_attention(e, look)
 
     def cross(i: int, y: str) -> str:
         name = f"decoder.{i}.cross"
@@ -101,7 +97,7 @@ def _step(e: Emitter) -> None:
 
     x = e.flat(e.embed("target", "token_ids", "positions"))
     if e.precision == "fp16":
-        _candidates(e, _logits(e, e.fused_decoder(x, attend, cross)))
+        _candidates(e, _logits(e, e.fused_decoder(x, first, cross)))
         return
 
     def with_output(sublayer: Callable[[int, str], str], i: int, name: str, y: str) -> str:
@@ -109,11 +105,46 @@ def _step(e: Emitter) -> None:
 
     for i in range(e.config.decoder_layers):
         layer = f"decoder.{i}"
-        for kind, sublayer in (("attention", attend), ("cross", cross)):
-            name = f"{layer}.{kind}"
-            x = e.residual(x, name, partial(with_output, sublayer, i, name))
+        if e.config.recurrent:
+            x = e.residual(x, f"{layer}.recurrence", partial(first, i))
+        else:
+            name = f"{layer}.attention"
+            x = e.residual(x, name, partial(with_output, first, i, name))
+        name = f"{layer}.cross"
+        x = e.residual(x, name, partial(with_output, cross, i, name))
         x = e.feed_forward(x, layer)
     _candidates(e, _logits(e, e.norm(x, "decoder.norm")))
+
+
+def _self_attention(
+    e: Emitter, look: Callable[[str, str, str, str], str]
+) -> Callable[[int, str], str]:
+    """Emits self-attention over the sentence's cache, for the number of a layer and its input."""
+    head_shape = e.shape_with("token_ids", *e.head_sizes)
+
+    def attend(i: int, y: str) -> str:
+        name = f"decoder.{i}.attention"
+        query, *parts = e.split(e.linear(y, f"{name}.query_key_value", name), 3)
+        keys, values = e.extend(i, parts, head_shape, "write_indices")
+        return look(query, keys, values, "self_bias")
+
+    return attend
+
+
+def _recurrence(e: Emitter) -> Callable[[int, str], str]:
+    """Emits SSRU with the states of the rows, for the number of a layer and its input."""
+    g = e.graph
+    reads, writes = g.reshape("state_reads", -1), g.reshape("state_writes", -1, 1)
+
+    def recur(i: int, y: str) -> str:
+        gate, added = e.gate_and_added(i, y)
+        change = g.op("Sub", g.op("Gather", f"state.{i}", reads), added)
+        state = g.op("Add", added, g.op("Mul", gate, change))
+        # Only after all rows have read: its input depends on what they have read.
+        g.op("ScatterND", f"state.{i}", writes, state, into=f"updated_state.{i}")
+        return g.op("Relu", state)
+
+    return recur
 
 
 def _source_attention(e: Emitter, query: str, keys: str) -> None:
@@ -257,10 +288,28 @@ def _attention(e: Emitter) -> None:
         x = e.feed_forward(x, f"encoder.{i}")
     memory = e.norm(x, "encoder.norm")
 
+    def recur(i: int, y: str) -> str:
+        gate, added = e.gate_and_added(i, y)
+        new = g.op("Mul", g.op("Sub", e.number(1.0), gate), added)
+        shape = e.shape_with("target_input_ids", e.config.width)
+        gate, new = (g.op("Reshape", each, shape) for each in (gate, new))
+        sentences = g.op("Shape", "target_input_ids", start=0, end=1)
+        start = g.op(
+            "Expand", e.number(0.0), g.op("Concat", sentences, g.ints(e.config.width), axis=0)
+        )
+
+        def following(state: str, gate: str, new: str) -> str:
+            return g.op("Add", g.op("Mul", gate, state), new)
+
+        return g.op("Relu", e.flat(g.scan(start, (gate, new), following, element, axis=1)))
+
     x = e.flat(e.embed("target", "target_input_ids", place))
     for i in range(e.config.decoder_layers):
-        name = f"decoder.{i}.attention"
-        x = e.residual(x, name, partial(attend, "decoder", name, target_shape, target_bias))
+        if e.config.recurrent:
+            x = e.residual(x, f"decoder.{i}.recurrence", partial(recur, i))
+        else:
+            name = f"decoder.{i}.attention"
+            x = e.residual(x, name, partial(attend, "decoder", name, target_shape, target_bias))
         name = f"decoder.{i}.cross"
         x = e.residual(x, name, partial(cross, memory, name))
         x = e.feed_forward(x, f"decoder.{i}")
@@ -274,4 +323,6 @@ def _attention(e: Emitter) -> None:
     ):
         g.op("Reshape", values, rows_shape, into=into)
     for kind, layers in maps.items():
+        if not layers:
+            continue
         g.op("Concat", *layers, axis=1, into=f"{kind}_attention")

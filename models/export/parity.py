@@ -187,7 +187,7 @@ def attend(
     log_probs_TV = log_softmax(logits_TV)
     outputs = {
         "encoder_attention": np.stack(maps.encoder),
-        "decoder_attention": np.stack(maps.decoder),
+        **({"decoder_attention": np.stack(maps.decoder)} if maps.decoder else {}),
         "cross_attention": np.stack(maps.cross),
         "target_log_probs": log_probs_TV[np.arange(len(output_ids)), output_ids],
         ENTROPIES: -(np.exp(log_probs_TV) * log_probs_TV).sum(-1),

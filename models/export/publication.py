@@ -19,6 +19,7 @@ from models.bundle.bundle import MODEL_CARD, SHORTLIST, Bundle, graph_file, sha2
 from models.bundle.card import render_card
 from models.bundle.manifest import (
     GRAPHS,
+    AlignmentSource,
     DecodingDefaults,
     Direction,
     Example,
@@ -42,7 +43,7 @@ from models.export.parity import (
     translate_all,
 )
 from models.export.resident import MOST_ROWS, build_resident
-from models.export.weights import collect_weights
+from models.export.weights import Integers, collect_weights
 from models.reference.beam import searching_of
 from models.reference.decoding import ReferenceDecoder
 from models.reference.transformer import ReferenceTransformer
@@ -92,6 +93,9 @@ class Publication:
     decoding: DecodingDefaults
     provenance: Provenance
     shortlist: Path | None = None
+    integers: Integers | None = None
+    """int8 matrices that the network was read from. Without them int8 is calibrated."""
+    alignment: AlignmentSource | None = None
     proof_length: int | None = None
     """Length limit of the translations that prove the bundle; by default the network's positions.
     """
@@ -131,7 +135,8 @@ def publish(
     """Publish ``bundles/<name>`` in the given precisions, each of them proved.
 
     With int8, graphs in fp16 that share its weights are added, so that the bundle runs on a GPU.
-    ``calibration`` may be empty except for int8. ``scorer`` scores sentences with references.
+    ``calibration`` may be empty except for int8 without ``integers``. ``scorer`` scores sentences
+    with references.
     Raises ``ParityError``, and publishes nothing, if graphs and network disagree. The network is
     released, so it cannot compute afterwards.
     """
@@ -146,19 +151,22 @@ def publish(
         stored["fp16"] = "int8"
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
-        ranges = calibrate(network, calibration) if "int8" in written else None
+        integers = publication.integers
+        quantises = "int8" in written and integers is None
+        ranges = calibrate(network, calibration) if quantises else None
         version = ""
         for precision in written:
             logger.info("writing graphs in %s", precision)
             # fp16 may read the weights of int8, which precedes it.
             if stored[precision] == precision:
-                weights = collect_weights(network, precision, ranges)
+                weights = collect_weights(network, precision, ranges, integers)
                 weights.write(directory / weights_file(precision))
             for graph in GRAPHS:
                 model = build_graph(graph, weights, network.config, precision)
                 onnx.save(model, directory / graph_file(graph, precision))
             rows = publication.decoding.beam_size
-            if precision == "fp16" and rows <= MOST_ROWS:
+            # The resident graph has no SSRU.
+            if precision == "fp16" and rows <= MOST_ROWS and not network.config.recurrent:
                 resident = build_resident(weights, network.config, precision, rows, special)
                 onnx.save(resident, directory / graph_file("resident", precision))
             # Hash the fp32 weights, which always exist: the version depends on weights alone.
@@ -178,8 +186,9 @@ def publish(
             special_ids=special,
             limits=publication.limits,
             precisions=tuple(precisions),
-            int8_fits_16_bits=True,
+            int8_fits_16_bits=integers is None,
             decoding=publication.decoding,
+            alignment=publication.alignment,
             examples=_examples(publication, sentences, translated, precisions),
             provenance=publication.provenance,
         )

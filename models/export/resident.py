@@ -46,7 +46,12 @@ def build_resident(
     rows: int,
     special_ids: SpecialIds,
 ) -> onnx.ModelProto:
-    """The graph for beams of at most ``rows``; its weights stay in the shared file."""
+    """The graph for beams of at most ``rows``; its weights stay in the shared file.
+
+    Raises ``ValueError`` for a network with SSRU, and for too many rows.
+    """
+    if config.recurrent:
+        raise ValueError("the resident graph has no SSRU")
     if not 1 <= rows <= MOST_ROWS:
         raise ValueError(f"a beam on the device has 1 to {MOST_ROWS} rows, not {rows}")
     emitter = Emitter(GraphBuilder(weights), config, precision)

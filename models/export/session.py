@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnxruntime
@@ -32,37 +33,33 @@ class GraphDecoder:
         self._cross = dict(zip(names, outputs, strict=True))
         self._source_length = len(source_ids)
         heads, width = self._dimensions.heads, self._dimensions.head_width
-        self._own = {
-            f"self_{kind}.{i}": np.zeros((1, heads, 0, width), self._element)
-            for i in range(self._dimensions.decoder_layers)
-            for kind in ("keys", "values")
-        }
+        layers = range(self._dimensions.decoder_layers)
+        if self._dimensions.recurrent:
+            empty = np.zeros((1, self._dimensions.width), self._element)
+            self._own = {f"state.{i}": empty for i in layers}
+        else:
+            self._own = {
+                f"self_{kind}.{i}": np.zeros((1, heads, 0, width), self._element)
+                for i in layers
+                for kind in ("keys", "values")
+            }
         self._visible_KC = np.zeros((1, 0), np.bool_)
+        self._rows = 1
         self._position = 0
 
     def extend(
         self, parents: list[int], tokens: list[int], count: int
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        rows, used = len(tokens), self._visible_KC.shape[1]
-        heads = self._dimensions.heads
-        # Every row appends one entry. It sees the entries its parent saw, and its own.
-        seen = np.concatenate((self._visible_KC[parents], np.eye(rows, dtype=np.bool_)), axis=1)
-        indices = np.zeros((1, rows, heads, 3), np.int64)
-        indices[..., 1] = np.arange(heads)
-        indices[..., 2] = used + np.arange(rows)[:, None]
-        grown = {
-            name: np.pad(cache, ((0, 0), (0, 0), (0, rows), (0, 0)))
-            for name, cache in self._own.items()
-        }
+        rows = len(tokens)
+        own = self._states(parents) if self._dimensions.recurrent else self._keys_values(parents)
         names = [output.name for output in self._step.get_outputs()]
         outputs = self._step.run(
             None,
             {
+                **own,
                 "token_ids": np.array([tokens], np.int32),
                 "positions": np.full((1, rows), self._position, np.int32),
-                "self_bias": np.where(seen, 0, self._hidden).astype(self._element)[None, None],
                 "cross_bias": np.zeros((1, 1, rows, self._source_length), self._element),
-                "write_indices": indices,
                 "num_candidates": np.array(
                     [min(count, self._dimensions.vocabulary_size)], np.int64
                 ),
@@ -76,15 +73,39 @@ class GraphDecoder:
                 "shortlist_wanted": np.array(False),
                 "shortlist_ids": np.zeros(0, np.int64),
                 "shortlist_bias": np.zeros((1, 0), np.float32),
-                **grown,
                 **self._cross,
             },
         )
         found = dict(zip(names, outputs, strict=True))
         self._own = {name: found[f"updated_{name}"] for name in self._own}
-        self._visible_KC = seen
         self._position += 1
         return found["candidate_columns"][0], found["candidate_log_probs"][0]
+
+    def _states(self, parents: list[int]) -> dict[str, NDArray[Any]]:
+        """States of the parents, and room behind them for those of the rows."""
+        reads = np.arange(len(parents), dtype=np.int64)[None]
+        arrays = {
+            name: np.concatenate((state[-self._rows :][parents], state[:1].repeat(len(parents), 0)))
+            for name, state in self._own.items()
+        }
+        self._rows = len(parents)
+        return {**arrays, "state_reads": reads, "state_writes": reads + len(parents)}
+
+    def _keys_values(self, parents: list[int]) -> dict[str, NDArray[Any]]:
+        rows, used = len(parents), self._visible_KC.shape[1]
+        heads = self._dimensions.heads
+        # Every row appends one entry. It sees the entries its parent saw, and its own.
+        seen = np.concatenate((self._visible_KC[parents], np.eye(rows, dtype=np.bool_)), axis=1)
+        indices = np.zeros((1, rows, heads, 3), np.int64)
+        indices[..., 1] = np.arange(heads)
+        indices[..., 2] = used + np.arange(rows)[:, None]
+        grown = {
+            name: np.pad(cache, ((0, 0), (0, 0), (0, rows), (0, 0)))
+            for name, cache in self._own.items()
+        }
+        self._visible_KC = seen
+        bias = np.where(seen, 0, self._hidden).astype(self._element)[None, None]
+        return {**grown, "self_bias": bias, "write_indices": indices}
 
 
 def open_graph(

@@ -8,8 +8,9 @@ fit in 16 bits.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,23 +45,61 @@ FP16_LOWEST = -6e4
 """Lower bound of fp16 biases, close to fp16's lowest number -65,504; it masks a piece."""
 
 
+LARGEST_INPUT = "largest_input"
+"""Weight of files with foreign activation scales: the largest input of a product after a ReLU."""
+SYMMETRIC_ZERO = 127
+"""Zero point of symmetric inputs. With saturation they are -127 to 128, as in Marian."""
+
+
+@dataclass(frozen=True, slots=True)
+class IntegerMatrix:
+    """A matrix in int8, as its file has it."""
+
+    values: NDArray[np.int8]
+    """``[outputs, inputs]``; integer / ``multiplier`` is the weight."""
+    multiplier: np.float32
+    input_multiplier: np.float32 | None
+    """Factor of inputs before they are rounded; ``None`` without a product."""
+
+
+Integers: TypeAlias = Mapping[str, IntegerMatrix]
+"""Matrices by their names in the reference network, without ``.weight``."""
+
+
 def collect_weights(
-    network: ReferenceTransformer, precision: Precision, ranges: Ranges | None = None
+    network: ReferenceTransformer,
+    precision: Precision,
+    ranges: Ranges | None = None,
+    integers: Integers | None = None,
 ) -> WeightFile:
     """Every weight of the network, under the names of ``models.export.emitter``.
 
-    int8 requires the ``ranges`` of the matrices' inputs, else ``ValueError`` is raised.
+    int8 requires the ``ranges`` of the matrices' inputs, or the ``integers`` that the network was
+    read from, else ``ValueError`` is raised.
     """
-    if precision == "int8" and ranges is None:
-        raise ValueError("int8 weights need the ranges that models.export.calibration finds")
     file = WeightFile(f"weights.{precision}.bin")
     config, weights = network.config, network.weights
-    quantiser = None
-    if ranges is not None and precision == "int8":
-        quantiser = Quantiser(file, ranges)
+    quantiser: Quantiser | Kept | None = None
+    if precision == "int8":
+        if integers is not None:
+            quantiser = Kept(file, integers, relu=config.activation == "relu")
+        elif ranges is not None:
+            quantiser = Quantiser(file, ranges)
+        else:
+            raise ValueError("int8 weights need the ranges that models.export.calibration finds")
 
-    def matrix(name: str, reads: str | None, values: FloatArray, bias: FloatArray | None) -> None:
+    def matrix(name: str, reads: str | None, layers: Sequence[str], biases: Sequence[str]) -> None:
         """``reads`` names the matrix's input; ``None`` for a table that is not multiplied."""
+        bias: FloatArray | None = None
+        if biases:
+            # The input of SSRU has no bias; its gate has.
+            missing = np.zeros(config.width, np.float32)
+            bias = np.concatenate([weights.get(f"{layer}.bias", missing) for layer in biases])
+        if isinstance(quantiser, Kept):
+            quantiser.add(name, reads, layers, bias)
+            return
+        arrays = [weights[f"{layer}.weight"] for layer in layers]
+        values = arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
         if quantiser is not None:
             quantiser.add(name, reads, values, bias)
             return
@@ -72,25 +111,20 @@ def collect_weights(
             file.add(f"{name}.bias", bias.astype(FLOATS[precision]))
 
     def linear(name: str, reads: str, *layers: str) -> None:
-        matrix(
-            name,
-            reads,
-            np.concatenate([weights[f"{layer}.weight"] for layer in layers]),
-            np.concatenate([weights[f"{layer}.bias"] for layer in layers]),
-        )
+        matrix(name, reads, layers, layers)
 
     def norm(name: str, layer: str) -> None:
         file.add(f"{name}.scale", weights[f"{layer}.weight"].astype(FLOATS[precision]))
         file.add(f"{name}.bias", weights[f"{layer}.bias"].astype(FLOATS[precision]))
 
     tied = config.tying != "none"
-    bias = weights["generator.bias"] if config.output_bias else None
-    table = weights["target_embedding.tokens.weight"]
-    matrix("target", "generator" if tied else None, table, bias if tied else None)
+    output_bias = ["generator"] if config.output_bias else []
+    table = ["target_embedding.tokens"]
+    matrix("target", "generator" if tied else None, table, output_bias if tied else [])
     if config.tying != "all":
-        matrix("source", None, weights["source_embedding.tokens.weight"], None)
+        matrix("source", None, ["source_embedding.tokens"], [])
     if not tied:
-        matrix("generator", "generator", weights["generator.weight"], bias)
+        matrix("generator", "generator", ["generator"], output_bias)
     positions = weights["source_embedding.positions"]
     file.add("position_table", positions.astype(FLOATS[precision]))
     if config.positions == "learned":
@@ -104,10 +138,16 @@ def collect_weights(
     for side, (layers, attends_to_source) in stacks.items():
         for i in range(layers):
             name = f"{side}.{i}"
-            own = [f"{name}.attention.{part}" for part in ("query", "key", "value")]
-            linear(f"{name}.attention.query_key_value", f"{name}.attention", *own)
-            linear(*[f"{name}.attention.output"] * 3)
-            norm(f"{name}.attention.norm", f"{name}.attention_residual.norm")
+            if side == "decoder" and config.recurrent:
+                own = f"{name}.recurrence"
+                linear(f"{own}.input_gate", own, f"{own}.input", f"{own}.gate")
+                norm(f"{own}.norm", f"{own}_residual.norm")
+            else:
+                own = f"{name}.attention"
+                parts = [f"{own}.{part}" for part in ("query", "key", "value")]
+                linear(f"{own}.query_key_value", own, *parts)
+                linear(*[f"{own}.output"] * 3)
+                norm(f"{own}.norm", f"{own}_residual.norm")
             if attends_to_source:
                 cross = f"{name}.cross"
                 linear(f"{cross}.query", cross, f"{cross}.query")
@@ -220,3 +260,55 @@ class Quantiser:
             self.file.add(f"{reads}.input_zero", np.array(zero))
             self.file.add(name, np.array(scale))
         return self.file.arrays[name][()]  # type: ignore[return-value]
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Writes integers and scales of a quantised network as they are."""
+
+    file: WeightFile
+    integers: Integers
+    relu: bool
+
+    def add(
+        self, name: str, reads: str | None, layers: Sequence[str], bias: FloatArray | None
+    ) -> None:
+        matrices = [self.integers[layer] for layer in layers]
+        if len({matrix.input_multiplier for matrix in matrices}) == 1:
+            self._add(name, reads, matrices, bias)
+            return
+        # One matrix for all of them would need one scale of their input.
+        ends = np.cumsum([len(matrix.values) for matrix in matrices])[:-1]
+        biases = [None] * len(matrices) if bias is None else np.split(bias, ends)
+        for i, (matrix, own) in enumerate(zip(matrices, biases, strict=True)):
+            self._add(f"{name}.{i}", reads, [matrix], own)
+
+    def _add(
+        self,
+        name: str,
+        reads: str | None,
+        matrices: Sequence[IntegerMatrix],
+        bias: FloatArray | None,
+    ) -> None:
+        arrays = [matrix.values for matrix in matrices]
+        self.file.add(f"{name}.weight", arrays[0] if len(arrays) == 1 else np.concatenate(arrays))
+        scale = np.concatenate(
+            [np.full(len(each.values), 1 / each.multiplier, np.float32) for each in matrices]
+        )
+        self.file.add(f"{name}.weight_scale", scale)
+        multiplier = matrices[0].input_multiplier
+        if reads is None or multiplier is None:
+            return
+        input_scale, zero = np.float32(1 / multiplier), SYMMETRIC_ZERO
+        if self.relu and name.endswith("feed_forward.outer"):
+            # Quantising with the zero point 0 is the ReLU. The largest value remains Marian's.
+            zero = 0
+            if LARGEST_INPUT not in self.file.arrays:
+                self.file.add(LARGEST_INPUT, np.array(255 - SYMMETRIC_ZERO, np.uint8))
+        self.file.add(f"{name}.input_scale", np.array(input_scale))
+        self.file.add(f"{name}.input_zero", np.array(zero, np.uint8))
+        self.file.add(f"{name}.weight_zero", np.zeros(len(scale), np.int8))
+        if bias is not None:
+            # A bias that masks a piece remains far below any other within the bound.
+            steps = np.clip(np.rint(bias / (input_scale * scale)), -INT32_BOUND, INT32_BOUND)
+            self.file.add(f"{name}.bias", steps.astype(np.int32))

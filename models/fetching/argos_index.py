@@ -11,13 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
-from tqdm import tqdm
 
+from models.fetching.download import download, read_whole
 from models.fetching.errors import FetchFailed
 
 LARGEST_INDEX = 16 << 20
 LARGEST_PACKAGE = 8 << 30
-TIMEOUT = httpx.Timeout(30.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,15 +37,8 @@ class Package:
 
 def read_index(address: str) -> tuple[Package, ...]:
     """The packages that translate, the newest of each pair; raises ``FetchFailed``."""
-    content = bytearray()
     try:
-        with httpx.stream("GET", address, timeout=TIMEOUT, follow_redirects=True) as answer:
-            answer.raise_for_status()
-            for chunk in answer.iter_bytes():
-                content += chunk
-                if len(content) > LARGEST_INDEX:
-                    raise FetchFailed(f"{address} has more than {LARGEST_INDEX} bytes")
-        entries = json.loads(content)
+        entries = json.loads(read_whole(address, LARGEST_INDEX))
         found = [
             Package(
                 str(entry["from_code"]),
@@ -82,7 +74,7 @@ def fetch_package(package: Package, directory: Path) -> Path:
     failures = []
     for link in package.links:
         try:
-            _download(link, part)
+            download(link, part, LARGEST_PACKAGE)
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             failures.append(f"{link}: {error or type(error).__name__}")
         except OSError as error:
@@ -93,41 +85,6 @@ def fetch_package(package: Package, directory: Path) -> Path:
         f"{package.file} cannot be fetched: {'; '.join(failures) or 'it has no link'}; the same "
         "command continues where this one stopped"
     )
-
-
-def _download(link: str, part: Path) -> None:
-    begun = part.stat().st_size if part.exists() else 0
-    headers = {"Accept-Encoding": "identity"}
-    if begun:
-        headers["Range"] = f"bytes={begun}-"
-    with httpx.stream(
-        "GET", link, headers=headers, timeout=TIMEOUT, follow_redirects=True
-    ) as answer:
-        if answer.status_code == httpx.codes.REQUESTED_RANGE_NOT_SATISFIABLE:
-            # The part is already the whole, or belongs to another file.
-            part.unlink()
-            raise httpx.RequestError("what was fetched before does not fit; it was deleted")
-        answer.raise_for_status()
-        resumes = answer.status_code == httpx.codes.PARTIAL_CONTENT
-        size = int(answer.headers.get("Content-Length", 0)) + (begun if resumes else 0)
-        if size > LARGEST_PACKAGE:
-            raise FetchFailed(f"{link} has {size} bytes; {LARGEST_PACKAGE} are allowed")
-        with (
-            part.open("ab" if resumes else "wb") as file,
-            tqdm(
-                total=size or None,
-                initial=begun if resumes else 0,
-                desc=part.stem,
-                unit="B",
-                unit_scale=True,
-                disable=None,
-            ) as bar,
-        ):
-            for chunk in answer.iter_bytes():
-                if file.tell() + len(chunk) > LARGEST_PACKAGE:
-                    raise FetchFailed(f"{link} has more than {LARGEST_PACKAGE} bytes")
-                file.write(chunk)
-                bar.update(len(chunk))
 
 
 def _version(package: Package) -> tuple[int, ...]:

@@ -18,6 +18,7 @@ READ = {
     *(".json", ".txt", ".yml", ".md"),
     *(".bin", ".npz", ".safetensors"),
     *(".bpe", ".model", ".spm"),
+    *(".gz", ".zst"),
 }
 """Suffixes of the files that readers open. Other files are not unpacked."""
 LICENCE = "LICENSE"

@@ -9,7 +9,13 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from models.bundle.bundle import SOURCE_TOKENIZER, TARGET_TOKENIZER, TOKENIZER, Bundle
+from models.bundle.bundle import (
+    SHORTLIST,
+    SOURCE_TOKENIZER,
+    TARGET_TOKENIZER,
+    TOKENIZER,
+    Bundle,
+)
 from models.bundle.manifest import InvalidBundle, Precision, Provenance, SentenceLimits
 from models.bundle.tokenizer import Tokenizer, Tokenizers
 from models.export.calibration import Pair
@@ -22,7 +28,7 @@ from models.importing.checkpoint import Checkpoint
 from models.importing.ctranslate2 import is_ctranslate2, read_ctranslate2
 from models.importing.m2m100 import read_m2m100
 from models.importing.marian import read_marian
-from models.importing.marian_npz import is_marian, read_marian_npz
+from models.importing.marian_native import is_marian, read_marian_native
 from models.importing.model import Imported
 from models.importing.refusals import NeedsTexts, NotACheckpoint, UnsupportedCheckpoint
 from models.importing.texts import (
@@ -67,7 +73,7 @@ def read_checkpoint(directory: Path) -> Imported:
 
 
 FORMATS: Mapping[Callable[[Path], bool], Callable[[Path], Imported]] = {
-    is_marian: read_marian_npz,
+    is_marian: read_marian_native,
     is_argos: read_argos,
     is_ctranslate2: read_ctranslate2,
 }
@@ -130,6 +136,9 @@ def import_model(
             limits=SentenceLimits(source_length=longest, target_length=longest),
             decoding=imported.decoding,
             proof_length=None if texts else min(LONGEST_TRANSLATED, longest),
+            shortlist=_write_shortlist(imported, Path(scratch)),
+            integers=imported.integers,
+            alignment=imported.alignment,
             provenance=Provenance(
                 recipe=f"import of {imported.kind}",
                 commit=commit(),
@@ -140,10 +149,11 @@ def import_model(
         )
         tokenizer = publication.tokenizers.source
         calibration: list[Pair] = []
+        calibrates = "int8" in precisions and imported.integers is None
         if texts:
             by_direction = texts_by_direction(texts, directions, tokenizer, longest)
             found = sum(map(len, by_direction))
-            if "int8" in precisions and found < LEAST_CALIBRATING:
+            if calibrates and found < LEAST_CALIBRATING:
                 raise NeedsTexts(
                     f"int8 is scaled by what sentences make of activations; {found} are too few, "
                     f"{LEAST_CALIBRATING} the least and some hundred better"
@@ -160,7 +170,7 @@ def import_model(
         special = publication.tokenizers.target.special_ids
         try:
             require_finite(imported.network, list(map(publication.source_ids, proved)), special)
-            if "int8" in precisions:
+            if calibrates:
                 calibration = calibrating(publication, by_direction)
             return publish(publication, proved, calibration, bundles, precisions)
         except NotFinite as error:
@@ -180,6 +190,13 @@ def _write_tokenizers(imported: Imported, scratch: Path) -> dict[str, Path]:
     for name, content in contents.items():
         (scratch / name).write_bytes(content)
     return {name: scratch / name for name in contents}
+
+
+def _write_shortlist(imported: Imported, scratch: Path) -> Path | None:
+    if imported.shortlist is None:
+        return None
+    imported.shortlist.save(scratch / SHORTLIST)
+    return scratch / SHORTLIST
 
 
 def _load_tokenizers(files: Mapping[str, Path]) -> Tokenizers:

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from models.bundle.manifest import DecodingDefaults
+from models.bundle.manifest import AlignmentSource, DecodingDefaults
+from models.bundle.shortlist import Shortlist
+from models.export.weights import Integers
 from models.importing.checkpoint import Checkpoint
 from models.importing.languages import Languages
 from models.importing.refusals import UnsupportedCheckpoint
@@ -32,6 +34,11 @@ class Imported:
     """The licence that comes with the model, if any."""
     unmapped: tuple[str, ...] = ()
     """Options of its generation configuration that a bundle cannot express."""
+    integers: Integers | None = None
+    """Matrices and activation scales that are int8 in the model."""
+    alignment: AlignmentSource | None = None
+    """The map that has learned word alignments, if it is known."""
+    shortlist: Shortlist | None = None
 
 
 NEUTRAL: Mapping[str, tuple[Any, ...]] = {

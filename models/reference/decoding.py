@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from models.bundle.manifest import SpecialIds
 from models.reference.beam import default_max_length
-from models.reference.transformer import KeysValues, ReferenceTransformer, log_softmax
+from models.reference.transformer import KeysValues, Past, ReferenceTransformer, log_softmax
 
 ROWS = 32
 """Number of sentences that greedy search decodes together."""
@@ -24,16 +24,13 @@ class ReferenceDecoder:
     def start(self, source_ids: Sequence[int]) -> None:
         network = self._network
         self._source = network.source_keys_values(network.encode(source_ids))
-        self._past: list[KeysValues | None] = [None] * network.config.decoder_layers
+        self._past: list[Past | None] = [None] * network.config.decoder_layers
         self._position = 0
 
     def extend(
         self, parents: list[int], tokens: list[int], count: int
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        past = [
-            None if each is None else KeysValues(each.key[parents], each.value[parents])
-            for each in self._past
-        ]
+        past = [None if each is None else each.select(parents) for each in self._past]
         logits_RV, present = self._network.step(
             np.array(tokens), self._position, self._source, past
         )
@@ -91,7 +88,7 @@ def _greedy_together(
     ]
     lengths_R = np.array([len(source_ids) for source_ids in sources])
     visible_R11S = (np.arange(longest) < lengths_R[:, None])[:, None, None]
-    past: list[KeysValues | None] = [None for _ in layers]
+    past: list[Past | None] = [None for _ in layers]
     tokens_R = np.full(len(sources), special.bos)
     ended_R = np.zeros(len(sources), np.bool_)
     steps: list[NDArray[np.int64]] = []

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,8 +20,6 @@ from numpy.typing import NDArray
 from models.transformer.config import Activation, Positions, TransformerConfig
 
 FloatArray = NDArray[np.float32]
-EPSILON = 1e-5
-"""Added to the variance by layer normalisation; the graphs have the same."""
 
 _ERF = np.frompyfunc(math.erf, 1, 1)
 
@@ -31,9 +29,14 @@ def relu(x: FloatArray) -> FloatArray:
     return raised
 
 
+def sigmoid(x: FloatArray) -> FloatArray:
+    """1 / (1 + exp(-x)), written so that no exponential overflows."""
+    found: FloatArray = np.float32(0.5) * (1 + np.tanh(np.float32(0.5) * x))
+    return found
+
+
 def silu(x: FloatArray) -> FloatArray:
-    """x · sigmoid(x), written so that no exponential overflows."""
-    product: FloatArray = x * (0.5 * (1 + np.tanh(0.5 * x)))
+    product: FloatArray = x * sigmoid(x)
     return product
 
 
@@ -95,10 +98,17 @@ def weight_shapes(config: TransformerConfig) -> dict[str, tuple[int, ...]]:
 
     stacks = {
         "encoder": (config.encoder_layers, ("attention",)),
-        "decoder": (config.decoder_layers, ("attention", "cross")),
+        "decoder": (
+            config.decoder_layers,
+            ("cross",) if config.recurrent else ("attention", "cross"),
+        ),
     }
     for side, (layers, attentions) in stacks.items():
         for i in range(layers):
+            if side == "decoder" and config.recurrent:
+                shapes[f"{side}.{i}.recurrence.input.weight"] = (width, width)
+                linear(f"{side}.{i}.recurrence.gate", width, width)
+                norm(f"{side}.{i}.recurrence_residual.norm")
             for attention in attentions:
                 for part in ("query", "key", "value", "output"):
                     linear(f"{side}.{i}.{attention}.{part}", width, width)
@@ -124,6 +134,23 @@ class KeysValues:
             np.concatenate((self.value, other.value), axis=-2),
         )
 
+    def select(self, rows: Sequence[int]) -> KeysValues:
+        return KeysValues(self.key[rows], self.value[rows])
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """State of a layer's SSRU after the last position: ``[..., W]``."""
+
+    vector: FloatArray
+
+    def select(self, rows: Sequence[int]) -> State:
+        return State(self.vector[rows])
+
+
+Past: TypeAlias = KeysValues | State
+"""Memory of a decoder layer: keys and values of earlier positions, or the state of its SSRU."""
+
 
 @dataclass(slots=True)
 class AttentionMaps:
@@ -132,7 +159,7 @@ class AttentionMaps:
     encoder: list[FloatArray] = field(default_factory=list)
     """Each ``[H, S, S]``."""
     decoder: list[FloatArray] = field(default_factory=list)
-    """Each ``[H, T, T]``."""
+    """Each ``[H, T, T]``; none with SSRU."""
     cross: list[FloatArray] = field(default_factory=list)
     """Each ``[H, T, S]``."""
 
@@ -218,16 +245,16 @@ class ReferenceTransformer:
         tokens_R: NDArray[np.int64],
         position: int,
         source: Sequence[KeysValues],
-        past: Sequence[KeysValues | None],
+        past: Sequence[Past | None],
         source_visible: NDArray[np.bool_] | None = None,
-    ) -> tuple[FloatArray, list[KeysValues]]:
-        """Logits ``[R, V]`` of the token after ``tokens_R``, and the keys and values so far.
+    ) -> tuple[FloatArray, list[Past]]:
+        """Logits ``[R, V]`` of the token after ``tokens_R``, and what each layer keeps so far.
 
         ``source`` are ``[H, S, D]`` of all rows, or ``[R, H, S, D]`` of each, of which
         ``source_visible``, ``[R, 1, 1, S]``, are no padding.
         """
         x_R1W = self._embed("target", tokens_R[:, None], position)
-        present: list[KeysValues] = []
+        present: list[Past] = []
         for i in range(self.config.decoder_layers):
             x_R1W, own = self._decoder_layer(
                 i, x_R1W, source[i], past[i], None, source_visible, None, None
@@ -262,20 +289,26 @@ class ReferenceTransformer:
         i: int,
         x: FloatArray,
         source: KeysValues,
-        past: KeysValues | None,
+        past: Past | None,
         visible: NDArray[np.bool_] | None,
         source_visible: NDArray[np.bool_] | None,
         maps: AttentionMaps | None,
         watch: Watch | None,
-    ) -> tuple[FloatArray, KeysValues]:
+    ) -> tuple[FloatArray, Past]:
         name = f"decoder.{i}"
-        present: list[KeysValues] = []
+        present: list[Past] = []
 
         def attend_to_itself(y: FloatArray) -> FloatArray:
             query, own = self._query_and_own(f"{name}.attention", y, watch)
-            present.append(own if past is None else past.append(own))
+            keys_values = own if past is None else cast(KeysValues, past).append(own)
+            present.append(keys_values)
             own_maps = None if maps is None else maps.decoder
-            return self._attend(f"{name}.attention", query, present[0], visible, own_maps, watch)
+            return self._attend(f"{name}.attention", query, keys_values, visible, own_maps, watch)
+
+        def recur(y: FloatArray) -> FloatArray:
+            output, state = self._recur(f"{name}.recurrence", y, cast(State | None, past), watch)
+            present.append(state)
+            return output
 
         def attend_to_source(y: FloatArray) -> FloatArray:
             if watch is not None:
@@ -284,9 +317,27 @@ class ReferenceTransformer:
             own_maps = None if maps is None else maps.cross
             return self._attend(f"{name}.cross", query, source, source_visible, own_maps, watch)
 
-        x = self._residual(f"{name}.attention", x, attend_to_itself)
+        if self.config.recurrent:
+            x = self._residual(f"{name}.recurrence", x, recur)
+        else:
+            x = self._residual(f"{name}.attention", x, attend_to_itself)
         x = self._residual(f"{name}.cross", x, attend_to_source)
         return self._feed_forward(name, x, watch), present[0]
+
+    def _recur(
+        self, name: str, y: FloatArray, past: State | None, watch: Watch | None
+    ) -> tuple[FloatArray, State]:
+        """SSRU of ``[..., T, W]``, one position after the other: ReLU of the states; the last."""
+        if watch is not None:
+            watch(name, y)
+        gate = sigmoid(self._linear(f"{name}.gate", y))
+        added = (1 - gate) * self._product(f"{name}.input", y)
+        state: FloatArray = np.zeros_like(y[..., 0, :]) if past is None else past.vector
+        states = np.empty_like(y)
+        for position in range(y.shape[-2]):
+            state = gate[..., position, :] * state + added[..., position, :]
+            states[..., position, :] = state
+        return relu(states), State(state)
 
     def _query_and_own(
         self, name: str, y: FloatArray, watch: Watch | None
@@ -348,14 +399,17 @@ class ReferenceTransformer:
     def _norm(self, name: str, x: FloatArray) -> FloatArray:
         centred = x - x.mean(axis=-1, keepdims=True)
         variance = np.square(centred).mean(axis=-1, keepdims=True)
-        normalised: FloatArray = centred / np.sqrt(variance + np.float32(EPSILON))
+        normalised: FloatArray = centred / np.sqrt(variance + np.float32(self.config.norm_epsilon))
         return normalised * self.weights[f"{name}.weight"] + self.weights[f"{name}.bias"]
 
     def _linear(self, name: str, x: FloatArray) -> FloatArray:
+        return self._product(name, x) + self.weights[f"{name}.bias"]
+
+    def _product(self, name: str, x: FloatArray) -> FloatArray:
         # NumPy multiplies each matrix of [R, 1, W] on its own, which reads the weight R times.
         rows = x.reshape(-1, x.shape[-1])
         product: FloatArray = rows @ self.weights[f"{name}.weight"].T
-        return product.reshape(*x.shape[:-1], -1) + self.weights[f"{name}.bias"]
+        return product.reshape(*x.shape[:-1], -1)
 
     def _heads(self, x: FloatArray) -> FloatArray:
         """``[..., T, W]`` to ``[..., H, T, D]``."""

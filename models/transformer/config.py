@@ -35,6 +35,11 @@ class TransformerConfig:
     tying: Literal["all", "decoder", "none"] = "all"
     output_bias: bool = False
     """Whether the projection to logits has a bias."""
+    decoder: Literal["self-attention", "ssru"] = "self-attention"
+    """First sub-layer of a decoder layer: self-attention, or a Simpler Simple Recurrent Unit (Kim
+    et al. 2019, "From Research to Production and Back")."""
+    norm_epsilon: float = 1e-5
+    """Added to the variance by layer normalisation."""
     activation: Activation = "relu"
     residual_dropout: float = 0.1
     attention_dropout: float = 0.0
@@ -59,10 +64,17 @@ class TransformerConfig:
                 "tying all embeddings needs one vocabulary: source has "
                 f"{self.source_vocabulary} pieces and target {self.target_vocabulary}"
             )
+        if not 0.0 < self.norm_epsilon < 1.0:
+            raise ValueError(f"norm_epsilon must be in (0, 1), not {self.norm_epsilon}")
         for name in ("residual", "attention", "feed_forward", "embedding"):
             rate = getattr(self, f"{name}_dropout")
             if not 0.0 <= rate < 1.0:
                 raise ValueError(f"{name}_dropout must be in [0, 1), not {rate}")
+
+    @property
+    def recurrent(self) -> bool:
+        """Whether decoder layers have SSRU instead of self-attention."""
+        return self.decoder == "ssru"
 
     @property
     def head_width(self) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import TypeAlias, cast
 
 import torch
 import torch.nn.functional as functional
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 
 from models.transformer.attention import KeysValues, MultiHeadAttention, Visible
 from models.transformer.config import Activation, Positions, TransformerConfig
+from models.transformer.recurrence import Recurrence, State
 
 ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
     "relu": torch.relu,
@@ -90,7 +92,7 @@ class Residual(nn.Module):
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         self.before = config.norm == "before"
-        self.norm = nn.LayerNorm(config.width)
+        self.norm = nn.LayerNorm(config.width, eps=config.norm_epsilon)
         self.dropout = nn.Dropout(config.residual_dropout)
 
     def forward(self, x_BTW: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
@@ -119,43 +121,67 @@ class EncoderLayer(nn.Module):
         return x_BSW
 
 
+Past: TypeAlias = KeysValues | State
+"""Memory of a decoder layer: keys and values of earlier positions, or the state of its SSRU."""
+
+
 class DecoderLayer(nn.Module):
+    """Self-attention or SSRU, attention to the source, feed-forward."""
+
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
-        self.attention = MultiHeadAttention(config.width, config.heads, config.attention_dropout)
-        self.cross = MultiHeadAttention(config.width, config.heads, config.attention_dropout)
+        width, heads, dropout = config.width, config.heads, config.attention_dropout
+        self.recurrent = config.recurrent
+        if self.recurrent:
+            self.recurrence = Recurrence(width)
+            self.recurrence_residual = Residual(config)
+        else:
+            self.attention = MultiHeadAttention(width, heads, dropout)
+        self.cross = MultiHeadAttention(width, heads, dropout)
         self.feed_forward = FeedForward(config)
-        self.attention_residual = Residual(config)
+        if not self.recurrent:
+            self.attention_residual = Residual(config)
         self.cross_residual = Residual(config)
         self.feed_forward_residual = Residual(config)
 
     def forward(
         self,
         x_BTW: Tensor,
-        past: KeysValues | None,
+        past: Past | None,
         source: KeysValues,
         visible: Visible,
         source_visible: Tensor,
         maps: tuple[list[Tensor], list[Tensor]] | None = None,
-    ) -> tuple[Tensor, KeysValues]:
+    ) -> tuple[Tensor, Past]:
         """Run the layer over ``x`` at positions that follow those of ``past``.
 
-        Returns the new ``x`` and the self-attention keys and values of all positions so far.
+        Returns the new ``x``, and what the layer keeps of all positions so far. ``visible`` is for
+        self-attention; SSRU sees earlier positions only.
         """
         self_maps, cross_maps = maps if maps is not None else (None, None)
-        present: list[KeysValues] = []
+        present: list[Past] = []
 
         def attend_to_itself(y: Tensor) -> Tensor:
             query, own = self.attention.queries_keys_values(y)
-            present.append(own if past is None else past.append(own))
-            attended: Tensor = self.attention(query, present[0], visible, self_maps)
+            keys_values = own if past is None else cast(KeysValues, past).append(own)
+            present.append(keys_values)
+            attended: Tensor = self.attention(query, keys_values, visible, self_maps)
             return attended
+
+        def recur(y: Tensor) -> Tensor:
+            output, state = self.recurrence(y, past)
+            present.append(state)
+            recurred: Tensor = output
+            return recurred
 
         def attend_to_source(y: Tensor) -> Tensor:
             attended: Tensor = self.cross(self.cross.queries(y), source, source_visible, cross_maps)
             return attended
 
-        x_BTW = self.attention_residual(x_BTW, attend_to_itself)
+        if self.recurrent:
+            x_BTW = self.recurrence_residual(x_BTW, recur)
+        else:
+            x_BTW = self.attention_residual(x_BTW, attend_to_itself)
         x_BTW = self.cross_residual(x_BTW, attend_to_source)
         x_BTW = self.feed_forward_residual(x_BTW, self.feed_forward)
         return x_BTW, present[0]

@@ -21,7 +21,7 @@ from models.transformer.attention import (
     subsequent_mask,
 )
 from models.transformer.config import TransformerConfig
-from models.transformer.layers import DecoderLayer, Embedding, EncoderLayer
+from models.transformer.layers import DecoderLayer, Embedding, EncoderLayer, Past
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,18 +31,18 @@ class AttentionMaps:
     encoder: tuple[Tensor, ...]
     """Each ``[B, H, S, S]``."""
     decoder: tuple[Tensor, ...]
-    """Each ``[B, H, T, T]``."""
+    """Each ``[B, H, T, T]``; none with SSRU."""
     cross: tuple[Tensor, ...]
     """Each ``[B, H, T, S]``."""
 
 
 @dataclass(slots=True)
 class Cache:
-    """Decoder cache: per layer, keys and values of the source and of the decoded prefix."""
+    """Decoder cache: keys and values of the source, and what each layer keeps of the prefix."""
 
     source: list[KeysValues]
     source_visible: Tensor
-    past: list[KeysValues | None]
+    past: list[Past | None]
     length: int = 0
 
     def select(self, rows: Tensor) -> Cache:
@@ -75,8 +75,9 @@ class Transformer(nn.Module):
         self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers))
         # In a pre-norm network, the output of the last layer is not normalised yet.
         last = config.norm == "before"
-        self.encoder_norm = nn.LayerNorm(config.width) if last else nn.Identity()
-        self.decoder_norm = nn.LayerNorm(config.width) if last else nn.Identity()
+        epsilon = config.norm_epsilon
+        self.encoder_norm = nn.LayerNorm(config.width, eps=epsilon) if last else nn.Identity()
+        self.decoder_norm = nn.LayerNorm(config.width, eps=epsilon) if last else nn.Identity()
         self.generator = nn.Linear(config.width, config.target_vocabulary, bias=config.output_bias)
         if config.tying != "none":
             self.generator.weight = target_tokens.weight

@@ -14,8 +14,15 @@ from uuid import uuid4
 
 from models.bundle.manifest import InvalidBundle, Manifest
 from models.export.errors import ParityError
+from models.fetching import firefox
 from models.fetching.argos_index import fetch_package, find, read_index
-from models.fetching.catalogue import read_catalogue
+from models.fetching.catalogue import (
+    firefox_of,
+    pairs,
+    prefers_firefox,
+    read_catalogue,
+    read_firefox,
+)
 from models.fetching.errors import FetchFailed
 from models.importing.refusals import ImportRefused
 from service.commands import bundles
@@ -23,7 +30,9 @@ from service.commands.command import DONE, CommandFailed, add_bundles, settings_
 from service.loading.discovery import discover
 from service.settings import Settings
 
-HUB, ARGOS = "hf:", "argos:"
+HUB, ARGOS, FIREFOX = "hf:", "argos:", "firefox:"
+PIVOT = "en"
+"""Language between two models, for a pair that no table has."""
 DOWNLOADS = ".downloads"
 """Directory beside the bundles of models that are being fetched."""
 _PAIR = re.compile(r"[A-Za-z]{2,3}(_[A-Za-z]+)?-[A-Za-z]{2,3}(_[A-Za-z]+)?")
@@ -37,7 +46,9 @@ class Origin:
     path: Path
     name: str | None = None
     source: str | None = None
-    """Repository and revision of a fetched model; ``None`` for a path that the user gave."""
+    """Repository or index of a fetched model, and its version; ``None`` for the user's path."""
+    languages: tuple[str, str] | None = None
+    """Its pair, if its origin says so."""
 
 
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -60,11 +71,13 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         "add",
         help="make bundles of models",
         description="Make bundles of models: of a language pair (de-en, fetched from where the "
-        "catalogue says), hf:REPOSITORY, argos:de-en, or on disk: a Hugging Face checkpoint of "
-        "MarianMT (OPUS-MT), M2M100 or NLLB, a CTranslate2 model, a package of Argos Translate, a "
-        "model of Marian; a directory or a zip archive.",
+        "catalogue says), firefox:de-en, hf:REPOSITORY, argos:de-en, or on disk: a Hugging Face "
+        "checkpoint of MarianMT (OPUS-MT), M2M100 or NLLB, a CTranslate2 model, a package of Argos "
+        "Translate, a model of Marian or Firefox; a directory or a zip archive.",
     )
-    add.add_argument("models", metavar="MODEL", nargs="*", help="PAIR, hf:…, argos:PAIR or PATH")
+    add.add_argument(
+        "models", metavar="MODEL", nargs="*", help="PAIR, firefox:PAIR, hf:…, argos:PAIR or PATH"
+    )
     add.add_argument(
         "--missing",
         action="store_true",
@@ -115,8 +128,11 @@ def _add(options: argparse.Namespace) -> int:
     if options.missing:
         names = ",".join(wanted or [settings.models]).replace(",", " ").split()
         wanted = _missing(names, settings.bundles)
+        wanted = _missing(list(dict.fromkeys(_legs(wanted))), settings.bundles)
     elif not wanted:
         raise CommandFailed("name a model: a pair such as de-en, hf:REPOSITORY, argos:PAIR, a path")
+    else:
+        wanted = list(dict.fromkeys(_legs(wanted)))
     logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr)
     # Not the root logger: HTTP clients would report every request.
     logging.getLogger("models").setLevel(logging.INFO)
@@ -143,13 +159,14 @@ def _add_one(model: str, settings: Settings, options: argparse.Namespace) -> Non
     if origin.source is not None:
         licence = licence_of(origin.path) or "not stated; see its origin"
         print(f"{origin.source}, licence: {licence}", file=sys.stderr)
+    source, target = [[code] for code in origin.languages] if origin.languages else [[], []]
     bundle, proof = import_model(
         origin.path,
         settings.bundles,
         name=options.name or origin.name,
         origin=origin.source,
-        sources=options.languages or options.sources,
-        targets=options.languages or options.targets,
+        sources=options.languages or options.sources or source,
+        targets=options.languages or options.targets or target,
         precisions=tuple(options.precisions),
         texts=tuple(map(_text, options.calibrate)),
     )
@@ -165,8 +182,12 @@ def _origin(model: str, settings: Settings) -> Origin:
         return _of_hub(model.removeprefix(HUB), settings)
     if model.startswith(ARGOS):
         return _of_argos(model.removeprefix(ARGOS), settings)
+    if model.startswith(FIREFOX):
+        return _of_firefox(model.removeprefix(FIREFOX), settings)
     if Path(model).exists() or not _PAIR.fullmatch(model):
         return Origin(Path(model))
+    if prefers_firefox(model):
+        return _of_firefox(model, settings)
     for entry in read_catalogue():
         if entry.pair == model:
             return _of_hub(entry.repository, settings)
@@ -189,11 +210,36 @@ def _of_argos(pair: str, settings: Settings) -> Origin:
     return Origin(path, name, f"{ARGOS}{pair}, version {package.version}")
 
 
+def _of_firefox(pair: str, settings: Settings) -> Origin:
+    architectures = [entry.architecture for entry in firefox_of(pair)]
+    model = firefox.find(firefox.read_records(settings.firefox_records), pair, architectures)
+    downloads = settings.bundles / DOWNLOADS
+    path = firefox.fetch_model(model, settings.firefox_attachments, downloads)
+    name = re.sub(r"[^a-z0-9._-]+", "-", f"firefox-{pair}".lower())
+    origin = f"{FIREFOX}{pair}, version {model.version} ({model.architecture})"
+    return Origin(path, name, origin, (model.source, model.target))
+
+
+def _legs(models: Sequence[str]) -> list[str]:
+    """Models to add, with a pair that no table has as two through ``PIVOT``, if these are known."""
+    known, found = pairs(), []
+    for model in models:
+        source, _, target = model.partition("-")
+        legs = [f"{source}-{PIVOT}", f"{PIVOT}-{target}"]
+        direct = model in known or not _PAIR.fullmatch(model) or Path(model).exists()
+        if direct or not known.issuperset(legs):
+            found.append(model)
+            continue
+        print(f"{model} is added as {' and '.join(legs)}", file=sys.stderr)
+        found += legs
+    return found
+
+
 def _missing(models: Sequence[str], directory: Path) -> list[str]:
     """The requested models that no bundle in the directory has, by pair or by origin."""
     found = [manifest for _, manifest in _manifests(directory)] if directory.is_dir() else []
     pairs = {f"{each.source}-{each.target}" for manifest in found for each in manifest.directions}
-    origins = {manifest.provenance.origin.partition(" ")[0] for manifest in found}
+    origins = {manifest.provenance.origin.partition(" ")[0].rstrip(",") for manifest in found}
     return [model for model in models if model not in pairs and model not in origins]
 
 
@@ -223,6 +269,13 @@ def _list(options: argparse.Namespace) -> int:
 def _search(options: argparse.Namespace) -> int:
     settings = Settings.from_environment()
     codes = {code.lower() for code in options.codes}
+    for own in read_firefox():
+        if codes <= {own.source.lower(), own.target.lower()}:
+            score = f"FLORES {own.flores}, COMET {own.comet}" if own.flores else "FLORES not known"
+            print(
+                f"{own.pair}\t{FIREFOX}{own.pair}\t{own.architecture}, "
+                f"{int(own.bytes) / 1e6:.0f} MB\t{firefox.LICENCE}\t{score}"
+            )
     for entry in read_catalogue():
         if codes <= {entry.source, entry.target}:
             licence = entry.licence or "licence: see its card"

@@ -79,7 +79,8 @@ class TokenPair:
 
 
 async def select_maps(tokens: TokenPair, selection: MapSelection) -> Maps:
-    """Selected maps of a sentence; raises ``InvalidOption`` for an unknown layer or head.
+    """Selected maps of a sentence; raises ``InvalidOption`` for an unknown layer or head,
+    and for decoder maps of a recurrent decoder.
 
     Prefixes have rows and columns like other tokens. Also raises the errors of
     ``AttentionReader.read``.
@@ -102,6 +103,11 @@ async def select_maps_and_align(
 def _numbers_of(directed: DirectedModel, selection: MapSelection) -> tuple[Chosen, Chosen]:
     """The selected layers and heads."""
     dimensions = directed.model.manifest.dimensions
+    if selection.kind == "decoder" and dimensions.recurrent:
+        raise InvalidOption(
+            f"{directed.model.name} has no maps of kind decoder: its decoder is recurrent (SSRU); "
+            "kind may be cross or encoder"
+        )
     of_encoder = selection.kind == "encoder"
     layer_count = dimensions.encoder_layers if of_encoder else dimensions.decoder_layers
     layer = str(layer_count - 1) if selection.layer is None else selection.layer

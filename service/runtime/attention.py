@@ -22,7 +22,8 @@ from service.runtime.variants import Variant
 
 logger = logging.getLogger(__name__)
 
-_OUTPUTS = ("encoder_attention", "decoder_attention", "cross_attention", "target_log_probs")
+_DECODER = "decoder_attention"
+_OUTPUTS = ("encoder_attention", _DECODER, "cross_attention", "target_log_probs")
 
 
 class AttentionGraph:
@@ -38,7 +39,7 @@ class AttentionGraph:
         self._session: onnxruntime.InferenceSession | None = session
         self._bos, self._eos = special_ids.bos, special_ids.eos
         given = {output.name for output in session.get_outputs()}
-        self._outputs = (*_OUTPUTS, ENTROPIES) if ENTROPIES in given else _OUTPUTS
+        self._outputs = [name for name in (*_OUTPUTS, ENTROPIES) if name in given]
 
     @classmethod
     def load(
@@ -84,7 +85,16 @@ class AttentionGraph:
             "target_output_ids": np.array([(*target_ids, self._eos)], np.int32),
         }
         outputs = session.run(self._outputs, feeds)
-        return AttentionMaps(*(output[0].astype(np.float32, copy=False) for output in outputs))
+        found = {
+            name: output[0].astype(np.float32, copy=False)
+            for name, output in zip(self._outputs, outputs, strict=True)
+        }
+        if _DECODER not in found:
+            # SSRU has no map.
+            heads, length = found["cross_attention"].shape[1:3]
+            found[_DECODER] = np.zeros((0, heads, length, length), np.float32)
+        encoder, decoder, cross, log_probs = (found[name] for name in _OUTPUTS)
+        return AttentionMaps(encoder, decoder, cross, log_probs, found.get(ENTROPIES))
 
     def close(self) -> None:
         self._enter()

@@ -253,7 +253,7 @@ class AttentionMaps:
 
     encoder_LHSS: FloatArray
     decoder_LHTT: FloatArray
-    """Causal: a position attends to itself and earlier positions."""
+    """Causal: a position attends to itself and earlier positions. No layers with SSRU."""
     cross_LHTS: FloatArray
     log_probs_T: FloatArray
     """Log-probability of each target token, and of ``eos`` after them."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -56,6 +56,25 @@ class Ancestry:
         return max(
             (i * _WORD + int(word).bit_length() for i, word in enumerate(words) if word), default=0
         )
+
+    def lay_out(self, given: Layout, own: Pool, sentences: int, rows: int) -> None:
+        """Add the inputs of a step that ``write`` fills."""
+        given.add("self_bias", (sentences, 1, rows, own.length), own.element)
+        given.add("write_indices", (sentences, rows, own.heads, 3), np.int64)
+
+    def begin(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Write what is constant, with valid places for sentences that pad the batch."""
+        indices_BKH3 = arrays["write_indices"]
+        indices_BKH3[..., 0] = np.arange(len(indices_BKH3))[:, None, None]
+        indices_BKH3[..., 1] = np.arange(indices_BKH3.shape[2])
+
+    def write(
+        self, arrays: Mapping[str, NDArray[Any]], entries_BK: IntArray, hidden: float
+    ) -> None:
+        """Write the inputs of the step, after ``append``."""
+        count = len(entries_BK)
+        arrays["write_indices"][:count, ..., 2] = entries_BK[:, :, None]
+        self.write_bias(arrays["self_bias"][:count, 0], hidden)
 
     def append(self, parents_BK: IntArray) -> IntArray:
         """Assign a free entry to every row of the first B sentences, where row k continues
@@ -104,6 +123,57 @@ class Ancestry:
 
     def _widen(self) -> None:
         self._seen_PKW = _widened(self._seen_PKW)
+
+
+class RowStates:
+    """Entries of the SSRU states of each sentence: two for a row, in turns read and written.
+
+    Has the methods of ``Ancestry``. A step writes no entry that it reads, so it may run twice.
+    """
+
+    def __init__(self, slots: int, rows_per_slot: int) -> None:
+        self._rows = rows_per_slot
+        self._turn_P = np.zeros(slots, np.int64)
+        """Number of steps, modulo 2. State and entries of the first step are zeros."""
+
+    def clear(self, first_slot: int, slots: int) -> None:
+        self._turn_P[first_slot : first_slot + slots] = 0
+
+    def move(self, origin: int, slot: int) -> None:
+        self._turn_P[slot] = self._turn_P[origin]
+
+    def highest(self, slots: slice) -> int:
+        """Number of entries of a slot, all of which are in use."""
+        return 2 * self._rows
+
+    def lay_out(self, given: Layout, own: Pool, sentences: int, rows: int) -> None:
+        for name in ("state_reads", "state_writes"):
+            given.add(name, (sentences, rows), np.int64)
+
+    def begin(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        for name in ("state_reads", "state_writes"):
+            arrays[name][...] = self._first(len(arrays[name]))
+
+    def write(
+        self, arrays: Mapping[str, NDArray[Any]], entries_BK: IntArray, hidden: float
+    ) -> None:
+        count = len(entries_BK)
+        first_B1 = self._first(count)
+        arrays["state_reads"][:count] = first_B1 + self._reads_BK
+        arrays["state_writes"][:count] = first_B1 + entries_BK
+
+    def append(self, parents_BK: IntArray) -> IntArray:
+        """The entry that each row of the first B sentences writes, ``[B, K]``."""
+        sentences, rows = parents_BK.shape
+        turn_B1 = self._turn_P[:sentences, None].copy()
+        self._reads_BK = turn_B1 * self._rows + np.maximum(parents_BK, 0)
+        self._turn_P[:sentences] = 1 - turn_B1[:, 0]
+        return ((1 - turn_B1) * self._rows + np.arange(rows)).astype(np.int32)
+
+    def _first(self, sentences: int) -> NDArray[np.int64]:
+        """The first entry of each sentence in the array of all, ``[B, 1]``."""
+        first: NDArray[np.int64] = np.arange(sentences)[:, None] * (2 * self._rows)
+        return first
 
 
 def _widened(array: NDArray[np.uint64]) -> NDArray[np.uint64]:
@@ -203,6 +273,7 @@ class StepBinding:
         session: onnxruntime.InferenceSession,
         own: Pool,
         cross: Pool,
+        places: Ancestry | RowStates,
         memory: Memory,
         inputs: Exchange,
         outputs: Exchange,
@@ -211,6 +282,7 @@ class StepBinding:
         num_candidates: int,
     ) -> None:
         self._session = session
+        self._places = places
         self._memory = memory
         self._inputs, self._outputs = inputs, outputs
         self._element = own.element
@@ -229,9 +301,9 @@ class StepBinding:
         self._lay_out(own, cross, num_candidates)
         self._bind_host(num_candidates)
         for pool in (own, cross):
-            pool_shape = sentences, pool.heads, pool.length, pool.width
             for name, address in pool.arrays():
-                place = memory.device, memory.device_id, pool.element, pool_shape, address
+                shape = pool.shape(sentences)
+                place = memory.device, memory.device_id, pool.element, shape, address
                 self._binding.bind_input(name, *place)
                 if pool is own:
                     self._binding.bind_output(f"updated_{name}", *place)
@@ -245,8 +317,7 @@ class StepBinding:
         given.add("token_ids", shape, np.int32)
         given.add("positions", shape, np.int32)
         given.add("asked_columns", shape, np.int64)
-        given.add("self_bias", (sentences, 1, rows, own.length), own.element)
-        given.add("write_indices", (sentences, rows, own.heads, 3), np.int64)
+        self._places.lay_out(given, own, sentences, rows)
         self._given = given
         self._no_edits = _layout_of(_NO_EDITS, given.end)
         found = Layout()
@@ -284,7 +355,6 @@ class StepBinding:
         self,
         batch: StepBatch,
         entries_BK: IntArray,
-        ancestry: Ancestry,
         lengths_P: NDArray[np.int64],
         shortlist: BatchShortlist | None,
         membership: int,
@@ -297,8 +367,7 @@ class StepBinding:
         count = len(batch.tokens_BK)
         arrays["token_ids"][:count] = batch.tokens_BK
         arrays["positions"][:count] = batch.positions_B[:, None]
-        arrays["write_indices"][:count, ..., 2] = entries_BK[:, :, None]
-        ancestry.write_bias(arrays["self_bias"][:count, 0], self._hidden)
+        self._places.write(arrays, entries_BK, self._hidden)
         start = self._each_step
         if self._sources_of != membership:
             start = 0
@@ -341,10 +410,7 @@ class StepBinding:
         self._sources_of = -1
         # Sentences that pad the batch need valid indices.
         inputs.host[: self._given.end] = 0
-        sentences, _ = self._shape
-        indices_BKH3 = self._arrays["write_indices"]
-        indices_BKH3[..., 0] = np.arange(sentences)[:, None, None]
-        indices_BKH3[..., 1] = np.arange(indices_BKH3.shape[2])
+        self._places.begin(self._arrays)
 
     def _bind_blocks(self) -> None:
         inputs, outputs = self._inputs, self._outputs

@@ -356,7 +356,7 @@ class CudaPool(Pool):
     def _reserve(self, length: int) -> None:
         arrays = len(self._addresses)
         size = self._size(length)
-        if not self._reserved:
+        if not self._reserved and not self.states:
             wanted = self._size(max(length, _RESERVED_ENTRIES))
             size = max(size, min(wanted, self._budget.size // _RESERVED_SHARE // arrays))
             size -= size % (self.heads * self._entry)

@@ -1,4 +1,5 @@
-"""Memory that ONNX Runtime reads and writes in place: exchange blocks and key/value pools.
+"""Memory that ONNX Runtime reads and writes in place: exchange blocks, and pools of keys, values
+and SSRU states.
 
 This module keeps it in host memory; ``service.runtime.cuda`` keeps it on a GPU.
 
@@ -293,6 +294,9 @@ class Budget:
 class Pool(ABC):
     """A key and a value array ``[P, H, length, D]`` for every decoder layer.
 
+    The decoder's own pool of a network with SSRU has an array of states instead, with one head as
+    wide as the network; its length never changes.
+
     ``length`` is a multiple of the bucket that ``memory`` has for this kind. Unused entries must
     hold finite numbers: attention multiplies them by zero, and zero times NaN is NaN.
     """
@@ -306,19 +310,23 @@ class Pool(ABC):
         budget: Budget,
         element: type[np.floating],
     ) -> None:
-        self.heads, self.width = dimensions.heads, dimensions.head_width
+        self.states = kind == "self" and dimensions.recurrent
+        self.heads = 1 if self.states else dimensions.heads
+        self.width = dimensions.width // self.heads
         self.element = element
         self._entry = self.width * np.dtype(element).itemsize
         self._slots = slots
-        self._bucket = memory.self_bucket if kind == "self" else memory.cross_bucket
+        if self.states:
+            self._bucket = 1
+        else:
+            self._bucket = memory.self_bucket if kind == "self" else memory.cross_bucket
         self._budget = budget
         self.length = 0
         self._reserved = 0
         """Allocated bytes of each array."""
+        parts = ("state",) if self.states else (f"{kind}_keys", f"{kind}_values")
         self._addresses = {
-            f"{kind}_{part}.{layer}": 0
-            for layer in range(dimensions.decoder_layers)
-            for part in ("keys", "values")
+            f"{part}.{layer}": 0 for layer in range(dimensions.decoder_layers) for part in parts
         }
 
     def resize(self, needed: int, used_slots: int) -> bool:
@@ -338,6 +346,12 @@ class Pool(ABC):
             self._shrink(length)
         self.length = length
         return True
+
+    def shape(self, slots: int) -> tuple[int, ...]:
+        """Shape of the first slots of an array in the step's graph."""
+        if self.states:
+            return slots * self.length, self.width
+        return slots, self.heads, self.length, self.width
 
     def place(self, name: str, slot: int) -> int:
         """Address of a slot in the array ``name``."""

@@ -3,6 +3,7 @@
 A sentence has one self-attention cache, shared by its rows. A step writes one entry per row into
 entries that no live row sees. An additive mask shows each row the entries of its own ancestors. So
 forking beams reorders and concatenates nothing, and entries that no live row sees are free again.
+A row of a network with SSRU has one state for each layer instead, and reads that of its parent.
 I/O bindings of a step are kept for later steps of the same shape. Shapes: backend.py, memory.py.
 """
 
@@ -19,7 +20,13 @@ from models.bundle.graphs import EXTRA_CANDIDATES
 from models.bundle.manifest import Dimensions, Precision
 from models.bundle.shortlist import Shortlist
 from service.runtime.backend import CacheUse, Candidates, EncodeBatch, Limits, StepBatch, WarmUp
-from service.runtime.binding import Ancestry, BatchShortlist, KeptBindings, StepBinding
+from service.runtime.binding import (
+    Ancestry,
+    BatchShortlist,
+    KeptBindings,
+    RowStates,
+    StepBinding,
+)
 from service.runtime.encoder import source_encoder
 from service.runtime.memory import Budget, HostMemory, Memory
 from service.runtime.sessions import GraphSessions, opener, overflows
@@ -62,7 +69,12 @@ class OnnxBackend:
         self._encodings = encoder
         self._encoder = source_encoder(encoder, self._own, self._cross, memory, pad_id, limits)
         self._inputs, self._outputs = memory.exchange(), memory.exchange()
-        self._ancestry = Ancestry(limits.slots, limits.rows_per_slot)
+        self._ancestry: Ancestry | RowStates
+        if self._own.states:
+            self._ancestry = RowStates(limits.slots, limits.rows_per_slot)
+            self._own.resize(2 * limits.rows_per_slot, 0)
+        else:
+            self._ancestry = Ancestry(limits.slots, limits.rows_per_slot)
         self._shortlist = BatchShortlist(shortlist, limits.slots) if shortlist else None
         self._source_lengths_P = np.zeros(limits.slots, np.int64)
         self._in_use = 0
@@ -165,14 +177,14 @@ class OnnxBackend:
         sentences, rows = batch.parents_BK.shape
         self._keep(sentences)
         entries_BK = self._ancestry.append(batch.parents_BK)
-        needed = int(entries_BK.max()) + 1
-        if needed > self._own.length and self._own.resize(needed, sentences):
-            self._bindings.clear()
+        if not self._own.states:
+            needed = int(entries_BK.max()) + 1
+            if needed > self._own.length and self._own.resize(needed, sentences):
+                self._bindings.clear()
         binding = self._binding(sentences, rows, batch.num_candidates)
         candidates = binding.run(
             batch,
             entries_BK,
-            self._ancestry,
             self._source_lengths_P,
             self._shortlist,
             self._membership,
@@ -262,7 +274,7 @@ class OnnxBackend:
             return
         self._in_use = slots
         self._membership += 1
-        own = self._own.resize(
+        own = not self._own.states and self._own.resize(
             self._ancestry.highest(slice(slots)) + self.limits.rows_per_slot, slots
         )
         cross = self._cross.resize(self._longest_source(), slots)
@@ -286,6 +298,7 @@ class OnnxBackend:
                 session,
                 self._own,
                 self._cross,
+                self._ancestry,
                 self._memory,
                 self._inputs,
                 self._outputs,

@@ -26,8 +26,10 @@ def written_ids(directed: DirectedModel, target_ids: tuple[int, ...]) -> tuple[i
 
 def forced_pass_of(model: LoadedModel, maps: AttentionMaps) -> ForcedPass:
     """The means and probabilities of all maps that alignments and confidences need."""
-    layer = model.manifest.alignment_source.layer
-    return ForcedPass(maps.cross_LHTS[layer].mean(0), maps.log_probs_T, maps.entropies_T)
+    source = model.manifest.alignment_source
+    cross_HTS = maps.cross_LHTS[source.layer]
+    cross_TS = cross_HTS.mean(0) if source.head is None else cross_HTS[source.head]
+    return ForcedPass(cross_TS, maps.log_probs_T, maps.entropies_T)
 
 
 def have_words(source_text: str, target_text: str) -> bool:

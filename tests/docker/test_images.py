@@ -163,17 +163,17 @@ def test_unknown_setting_stops_the_container(image: Image, tmp_path: Path) -> No
 
 
 def test_models_are_fetched_by_the_image(image: Image, tmp_path: Path) -> None:
-    write_marian(tmp_path / "checkpoint", taught=True, languages=("fra", "eng"))
+    write_marian(tmp_path / "checkpoint", taught=True, languages=("spa", "eng"))
     log = tmp_path / "log"
     with running_hub() as hub:
-        hub.repositories["Helsinki-NLP/opus-mt-fr-en"] = tmp_path / "checkpoint"
+        hub.repositories["Helsinki-NLP/opus-mt-es-en"] = tmp_path / "checkpoint"
         # The base image has no /etc/hosts, which Docker would add.
         hub.other_host = "127.0.0.1"
-        variables = {"DRAGOMAN_MODELS": "fr-en", "HF_ENDPOINT": hub.address}
+        variables = {"DRAGOMAN_MODELS": "es-en", "HF_ENDPOINT": hub.address}
         command = ("models", "add", "--missing", "--bundles", "/tmp/bundles")
         with containers.running(image, log, *command, **variables) as container:
             assert container.process.wait(timeout=300) == 0
-    assert "published /tmp/bundles/opus-mt-fr-en" in log.read_text()
+    assert "published /tmp/bundles/opus-mt-es-en" in log.read_text()
 
 
 def test_cpu_image_is_small(image: Image) -> None:

@@ -18,6 +18,7 @@ from models.bundle.shortlist import Shortlist
 from models.bundle.tokenizer import SPECIAL_IDS
 from models.export.session import GraphDecoder
 from models.reference.beam import Decoder, Hypothesis, Searching, beam_search
+from models.transformer.transformer import Transformer
 from service.engine.scheduler import Scheduler, Sequence
 from service.engine.types import Decoded, DecodingOptions
 from service.runtime.backend import EncodeBatch, FloatArray, StepBatch
@@ -27,12 +28,11 @@ from tests.engine.batch_runner import decode_arriving
 from tests.engine.options import any_options
 from tests.engine.reference import reference_decode
 from tests.runtime.simulated_gpu import Runtime, SimulatedGpu, bind_by_value
-from tests.support.networks import CONFIG, random_network, write_bundle
+from tests.support.networks import CONFIG, NETWORKS, random_network, write_bundle
 from tests.support.prefix_decoder import Attending, PrefixDecoder
 
 SLOTS, ROWS = 4, 5
 SCORE_TOLERANCE = 1e-4
-NETWORK = random_network()
 
 sources = st.lists(st.integers(4, 29), min_size=1, max_size=12).map(
     lambda ids: (*ids, SPECIAL_IDS.eos)
@@ -47,9 +47,14 @@ options = st.builds(
 Request = tuple[tuple[int, ...], DecodingOptions]
 
 
+@pytest.fixture(scope="module", params=["usual", "ssru"])
+def network(request: pytest.FixtureRequest) -> Transformer:
+    return random_network(NETWORKS[request.param])
+
+
 @pytest.fixture(scope="module")
-def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
-    return write_bundle(NETWORK, tmp_path_factory.mktemp("bundles") / "random")
+def bundle(network: Transformer, tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+    return write_bundle(network, tmp_path_factory.mktemp("bundles") / "random")
 
 
 @pytest.fixture(scope="module", params=["host", "gpu"])
@@ -121,10 +126,13 @@ def decode_all(
 @settings(max_examples=20)
 @given(st.lists(st.tuples(sources, options), min_size=1, max_size=9), st.randoms())
 def test_fp32_translation_in_any_batch_equals_pytorch_on_the_sentence_alone(
-    backends: dict[Precision, OnnxBackend], requests: list[Request], rng: random.Random
+    network: Transformer,
+    backends: dict[Precision, OnnxBackend],
+    requests: list[Request],
+    rng: random.Random,
 ) -> None:
     results = decode_all(backends["fp32"], requests, rng)
-    decoder = PrefixDecoder(NETWORK)
+    decoder = PrefixDecoder(network)
     for i, (source_ids, wanted) in enumerate(requests):
         expected = search_alone(decoder, source_ids, wanted)
         found = results[i].hypotheses[0]
@@ -141,6 +149,7 @@ def test_fp32_translation_in_any_batch_equals_pytorch_on_the_sentence_alone(
     restricted=st.booleans(),
 )
 def test_every_decoding_option_scores_as_the_reference_search_in_pytorch(
+    network: Transformer,
     backends: dict[Precision, OnnxBackend],
     shortlisted: OnnxBackend,
     requests: list[Request],
@@ -152,7 +161,7 @@ def test_every_decoding_option_scores_as_the_reference_search_in_pytorch(
     for i, (source_ids, wanted) in enumerate(requests):
         allowed = set(SHORTLIST.ids_for(source_ids).tolist()) if restricted else None
         expected = reference_decode(
-            Attending(NETWORK, source_ids),
+            Attending(network, source_ids),
             wanted,
             eos=SPECIAL_IDS.eos,
             unk=SPECIAL_IDS.unk,
@@ -188,7 +197,8 @@ def test_int8_scores_do_not_depend_on_batch_composition(
 def spoil(backend: OnnxBackend, slots: slice) -> None:
     """Fills the caches of slots with NaN, as if sentences with such values had had them."""
     for pool in (backend._own, backend._cross):
-        pool.resize(16, 2)
+        if not pool.states:
+            pool.resize(16, 2)
         for _, address in pool.arrays():
             size = SLOTS * pool.heads * pool.length * pool.width
             whole = np.ctypeslib.as_array((ctypes.c_float * size).from_address(address))

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from models.bundle.manifest import Dimensions
 from service.runtime.backend import CacheUse
-from service.runtime.binding import Ancestry
+from service.runtime.binding import Ancestry, RowStates
 from service.runtime.cuda import CudaError
 from service.runtime.memory import Budget, CacheFull, HostMemory, HostPool, Memory, Pool
 from tests.runtime.simulated_gpu import NO_MEMORY, Runtime, SimulatedGpu
@@ -236,3 +236,31 @@ def test_a_long_sentence_gets_one_entry_per_token() -> None:
     entries = [int(ancestry.append(np.zeros((1, 1), np.int32))[0, 0]) for _ in range(200)]
     assert entries == list(range(200))
     assert ancestry.highest(slice(1)) == 200
+
+
+@given(st.lists(st.lists(st.integers(-1, 3), min_size=4, max_size=4), min_size=1, max_size=8))
+def test_a_row_reads_the_state_that_its_parent_wrote_and_no_entry_of_the_step(
+    steps: list[list[int]],
+) -> None:
+    states, written = RowStates(slots=3, rows_per_slot=4), list(range(4))
+    arrays = {name: np.zeros((3, 4), np.int64) for name in ("state_reads", "state_writes")}
+    for parents in steps:
+        entries_BK = states.append(np.array([parents] * 3, np.int32))
+        states.write(arrays, entries_BK, HIDDEN)
+        for slot in range(3):
+            reads, writes = (arrays[name][slot] - 8 * slot for name in arrays)
+            live = [row for row in range(4) if parents[row] >= 0]
+            assert [reads[row] for row in live] == [written[parents[row]] for row in live]
+            assert len({*writes.tolist()}) == 4 and not {*writes.tolist()} & {*reads.tolist()}
+            assert {*writes.tolist()} <= set(range(8))
+        written = arrays["state_writes"][0].tolist()
+
+
+def test_pool_of_states_has_a_vector_for_each_entry_and_is_budgeted() -> None:
+    budget, recurrent = Budget(1 << 20), DIMENSIONS.model_copy(update={"decoder": "ssru"})
+    pool = HostMemory().pool("self", recurrent, SLOTS, budget, np.float32)
+    assert pool.resize(6, 0) and pool.length == 6
+    assert dict(pool.arrays()).keys() == {"state.0", "state.1"}
+    assert pool.shape(2) == (12, 4)
+    assert budget.use.taken == 2 * SLOTS * 6 * 4 * 4
+    pool.release()

@@ -80,7 +80,14 @@ def arrays_of(
         layers = config.encoder_layers if side == "encoder" else config.decoder_layers
         for i in range(layers):
             layer, stored = f"{side}.{i}", f"{side}_l{i + 1}"
+            if side == "decoder" and config.recurrent:
+                own = f"{layer}.recurrence"
+                found[f"{stored}_rnn_W"] = weights[f"{own}.input.weight"].T
+                linear(f"{own}.gate", f"{stored}_rnn", "f")
+                norm(f"{own}_residual.norm", f"{stored}_rnn_ffn")
             for own, name in zip(("attention", "cross"), attentions, strict=False):
+                if f"{layer}.{own}.query.weight" not in weights:
+                    continue
                 for part, letter in LETTERS.items():
                     linear(f"{layer}.{own}.{part}", f"{stored}_{name}", letter)
                 norm(f"{layer}.{own}_residual.norm", f"{stored}_{name}_Wo")

@@ -69,6 +69,16 @@ NETWORKS = {
         first_position=2,
         output_bias=True,
     ),
+    "ssru": replace(
+        CONFIG,
+        decoder="ssru",
+        norm_epsilon=1e-6,
+        positions="sinusoidal_tensor2tensor",
+        output_bias=True,
+    ),
+    "ssru before": replace(
+        CONFIG, decoder="ssru", norm="before", source_vocabulary=40, tying="decoder"
+    ),
     "another of everything": replace(
         CONFIG,
         source_vocabulary=40,

@@ -81,6 +81,7 @@ def test_every_choice_of_a_recipes_network_reaches_the_network() -> None:
         "norm": "before",
         "positions": "learned",
         "tying": "none",
+        "decoder": "ssru",
         "residual_dropout": 0.11,
         "attention_dropout": 0.12,
         "feed_forward_dropout": 0.13,
@@ -105,6 +106,7 @@ HELD = {"name": "held", "licence": "CC0-1.0"}
         ("network.width", "16", "network.width: "),
         ("network.width", 3, "width 3"),
         ("network.norm", "up", "network.norm: "),
+        ("network.decoder", "gru", "network.decoder: "),
         ("network.residual_dropout", 1.0, "residual_dropout: "),
         # Training text has sequences of 12 tokens, which eos follows.
         ("network.max_length", 12, "13 tokens"),

@@ -13,6 +13,7 @@ import torch
 
 from models.bundle.bundle import Bundle
 from models.transformer.transformer import Transformer
+from tests.support.tiny_training import with_network
 from training.cli import main
 from training.commands.recipes import parameters, summary
 from training.loop.schedule import noam, schedule_of
@@ -88,8 +89,9 @@ def test_recipes_are_listed_in_one_line_each(capsys: pytest.CaptureFixture[str])
     "name",
     ["reverse", "copy", "general-de-en", "paper-base-en-fr", "paper-base-en-de-learned-positions"],
 )
-def test_parameters_are_counted_as_the_network_has_them(name: str) -> None:
-    recipe = recipe_named(name)
+@pytest.mark.parametrize("decoder", ["self-attention", "ssru"])
+def test_parameters_are_counted_as_the_network_has_them(name: str, decoder: str) -> None:
+    recipe = with_network(recipe_named(name), decoder=decoder)
     with torch.device("meta"):
         network = Transformer(recipe.network.config(recipe.vocabulary.size))
     assert parameters(recipe) == network.num_parameters

@@ -47,7 +47,9 @@ def parameters(recipe: Recipe) -> int:
     attention = 4 * (width * width + width) + norm
     feed_forward = 2 * width * inner + inner + width + norm
     layers = network.encoder_layers * (attention + feed_forward)
-    layers += network.decoder_layers * (2 * attention + feed_forward)
+    recurrence = 2 * width * width + width + norm
+    first = recurrence if network.decoder == "ssru" else attention
+    layers += network.decoder_layers * (first + attention + feed_forward)
     embeddings = {"all": 1, "decoder": 2, "none": 3}[network.tying] * pieces * width
     if network.positions == "learned":
         embeddings += 2 * network.max_length * width

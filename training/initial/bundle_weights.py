@@ -38,9 +38,12 @@ def read_network(bundle: Bundle) -> tuple[TransformerConfig, dict[str, Tensor]]:
     """The configuration of a bundle's network, and its state dict in fp32.
 
     Reads the most exact precision of the bundle. int8 weights are dequantised. The configuration
-    has default dropout rates, because a bundle does not record them. Raises ``InvalidBundle`` if
-    the graph does not have the weights of the network that the manifest describes.
+    has default dropout rates, because a bundle does not record them. Raises ``InvalidBundle`` for
+    a decoder of SSRU, and if the graph does not have the weights of the network that the manifest
+    describes.
     """
+    if bundle.manifest.dimensions.recurrent:
+        raise InvalidBundle(f"{bundle.path} has decoder layers of SSRU, which cannot be read back")
     # Graphs in fp16 may share the weights of int8.
     precision = next(each for each in PREFERRED if weights_file(each) in bundle.manifest.files)
     path = bundle.graph("attention", precision)

@@ -29,12 +29,12 @@ def training_flops(config: TransformerConfig, amount: Amount) -> float:
     square = width * width
     encoder_layer = 4 * square + 2 * width * inner
     # Queries and outputs of both attentions and keys and values of self-attention count per target
-    # token, keys and values of cross-attention per source token.
-    decoder_layer = 6 * square + 2 * width * inner
+    # token, keys and values of cross-attention per source token. SSRU has two matrices.
+    decoder_layer = (4 if config.recurrent else 6) * square + 2 * width * inner
     source = config.encoder_layers * encoder_layer + config.decoder_layers * 2 * square
     target = config.decoder_layers * decoder_layer + width * config.target_vocabulary
     pairs = config.encoder_layers * amount.source_squares + config.decoder_layers * (
-        amount.target_squares + amount.products
+        amount.products + (0 if config.recurrent else amount.target_squares)
     )
     matrices = source * amount.source_tokens + target * amount.target_tokens
     return 6.0 * matrices + 12.0 * width * pairs

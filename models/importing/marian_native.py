@@ -1,7 +1,8 @@
-"""Reads models in Marian's own format: ``.npz`` with the configuration in ``special:model.yml``.
+"""Reads models in Marian's own formats, with the configuration in ``special:model.yml``.
 
-OPUS-MT publishes them with a vocabulary in YAML and two SentencePiece models, Bergamot's teachers
-have one SentencePiece model as vocabulary. The decoder starts with a zero embedding. Positions are
+OPUS-MT publishes ``.npz`` with a vocabulary in YAML and two SentencePiece models, Bergamot's
+teachers have one SentencePiece model as vocabulary. Firefox has ``.bin`` with int8 matrices for
+intgemm, and decoder layers of SSRU. The decoder starts with a zero embedding. Positions are
 tensor2tensor's sinusoids, which Marian computes (``src/graph/node_initializers.cpp``).
 """
 
@@ -14,10 +15,16 @@ from typing import Literal
 
 import numpy as np
 
-from models.bundle.manifest import DecodingDefaults
+from models.bundle.manifest import AlignmentSource, DecodingDefaults
+from models.bundle.shortlist import Shortlist
 from models.bundle.tokenizer import SPECIAL_IDS
+from models.export.weights import IntegerMatrix
+from models.importing.compressed import SUFFIXES, read_unpacked
 from models.importing.ctranslate2 import SINUSOIDS, is_control, languages_of_tokens
 from models.importing.flat_yaml import Value, parse_flat, read_flat
+from models.importing.languages import Languages
+from models.importing.marian_binary import Binary, Quantised
+from models.importing.marian_shortlist import read_shortlist
 from models.importing.model import Imported
 from models.importing.network import ACTIVATIONS, Tables, configuration, embeddings
 from models.importing.npz import Npz
@@ -25,14 +32,17 @@ from models.importing.refusals import NotACheckpoint, UnsupportedCheckpoint
 from models.importing.side_files import read_bytes
 from models.importing.vocabulary import Model, Specials, Vocabulary, arrange, parse, rewrite
 from models.reference.transformer import FloatArray, ReferenceTransformer, weight_shapes
+from models.transformer.config import TransformerConfig
 
 CONFIGURATION = "special:model.yml"
 DECODER = "decoder.yml"
 UNK, EOS = "<unk>", "</s>"
+_MULTIPLIER = "_QuantMultA"
 
 _NEUTRAL: Mapping[str, tuple[Value, ...]] = {
     "type": ("transformer",),
-    "transformer-decoder-autoreg": ("self-attention",),
+    "transformer-decoder-autoreg": ("self-attention", "rnn"),
+    "transformer-rnn-projection": ("false",),
     "transformer-no-projection": ("false",),
     "transformer-train-position-embeddings": ("false",),
     "transformer-ffn-depth": ("2",),
@@ -56,8 +66,19 @@ _NORMS: Mapping[tuple[str, str, str], Literal["before", "after"]] = {
 """Places of normalisation, by the operations around a sub-layer and after a stack, dropout
 omitted."""
 
+NORM_EPSILON = 1e-6
+BINARY_DECODING = DecodingDefaults(beam_size=1, length_penalty=1.0)
+"""Firefox's, for files that its models are of. A student is as good greedily."""
+_BINARY = re.compile(r".*\.bin(\.gz|\.zst)?")
+_LANGUAGES = re.compile(r"model\.([a-z]{2})([a-z]{2})\.intgemm\..*")
+"""Name of a model of Firefox."""
+LARGEST_VOCABULARY = 64 << 20
+
 _LAYER = re.compile(r"(encoder|decoder)\.(\d+)\.(.+)\.(weight|bias)")
 _PARTS = {
+    "recurrence.input": ("rnn_W", ""),
+    "recurrence.gate": ("rnn_Wf", "rnn_bf"),
+    "recurrence_residual.norm": ("rnn_ffn_ln_scale", "rnn_ffn_ln_bias"),
     **{
         f"{layer}.{part}": (f"{stored}_W{part[0]}", f"{stored}_b{part[0]}")
         for layer, stored in (("attention", "self"), ("cross", "context"))
@@ -75,19 +96,22 @@ _PARTS = {
 def is_marian(path: Path) -> bool:
     """Whether ``path`` is a file of Marian, or a directory with one."""
     if path.is_dir():
-        return any(_models(path)) or any(_binaries(path))
-    return path.suffix == ".npz"
+        return any(_models(path))
+    return path.suffix == ".npz" or bool(_BINARY.fullmatch(path.name))
 
 
-def read_marian_npz(path: Path) -> Imported:
+def read_marian_native(path: Path) -> Imported:
     """Raises ``NotACheckpoint`` or ``UnsupportedCheckpoint``."""
-    file = Npz(_model(path))
+    model = _model(path)
+    file = Npz(model) if model.suffix == ".npz" else Binary(model)
     directory = file.path.parent
     settings = read_flat(directory / DECODER) if (directory / DECODER).exists() else {}
     reader = _Reader(file)
     vocabularies = _vocabularies(directory, settings)
-    if vocabularies[0].suffix == ".spm":
-        models = [parse(read_bytes(each), each.name) for each in vocabularies]
+    if ".spm" in vocabularies[0].suffixes:
+        models = [
+            parse(read_unpacked(each, LARGEST_VOCABULARY), each.name) for each in vocabularies
+        ]
         pieces = [[piece.piece for piece in model.pieces] for model in models]
         names = [dict(enumerate(each)) for each in pieces]
     else:
@@ -97,40 +121,55 @@ def read_marian_npz(path: Path) -> Imported:
     target = _arranged(names[-1], reader.size("decoder"), models if shared else models[1:])
     source = target if shared else _arranged(names[0], reader.size("encoder"), models[:1])
     decoding, unmapped = _decoding(settings)
+    if isinstance(file, Binary) and not settings:
+        decoding = BINARY_DECODING
+    named = _LANGUAGES.fullmatch(model.name)
+    network = reader.network(source, target)
     return Imported(
         kind=f"transformer in {file.path.name}",
         library="Marian",
-        network=reader.network(source, target),
+        network=network,
         source_model=rewrite(models[0], source, "the source's SentencePiece model"),
         target_model=rewrite(models[-1], target, "the target's SentencePiece model"),
-        languages=languages_of_tokens(source, target),
+        languages=(
+            Languages({named[1]: ()}, {named[2]: ()}, source_open=True, target_open=True)
+            if named
+            else languages_of_tokens(source, target)
+        ),
         decoding=decoding,
+        integers=reader.integers or None,
+        alignment=AlignmentSource(layer=network.config.decoder_layers - 1, head=0)
+        if reader.guided
+        else None,
+        shortlist=_shortlist(directory, source, target),
         unmapped=unmapped,
     )
 
 
 def _models(directory: Path) -> list[Path]:
-    return sorted(directory.glob("*.npz"))
-
-
-def _binaries(directory: Path) -> list[Path]:
-    return [each for each in directory.glob("*.bin") if ".intgemm" in each.name]
+    """Files of Marian; ``.bin`` is also the suffix of other programs."""
+    binaries = (each for suffix in SUFFIXES for each in directory.glob(f"*.intgemm*.bin{suffix}"))
+    return sorted([*directory.glob("*.npz"), *binaries])
 
 
 def _model(path: Path) -> Path:
     if not path.is_dir():
         return path
     found = _models(path)
-    if len(found) == 1:
-        return found[0]
-    if found:
+    if len(found) != 1:
         raise NotACheckpoint(
             f"{path} has several models, {', '.join(each.name for each in found)}; add one of them"
         )
-    raise UnsupportedCheckpoint(
-        f"{_binaries(path)[0]} is in Marian's binary format for intgemm; the .npz that it was made "
-        "from can be imported"
-    )
+    return found[0]
+
+
+def _shortlist(directory: Path, source: Vocabulary, target: Vocabulary) -> Shortlist | None:
+    found = [each for suffix in SUFFIXES for each in directory.glob(f"lex*.s2t.bin{suffix}")]
+    if len(found) > 1:
+        raise NotACheckpoint(
+            f"{directory} has several shortlists, {', '.join(each.name for each in found)}"
+        )
+    return read_shortlist(found[0], source, target) if found else None
 
 
 def _vocabularies(directory: Path, settings: Mapping[str, Value]) -> list[Path]:
@@ -143,11 +182,12 @@ def _vocabularies(directory: Path, settings: Mapping[str, Value]) -> list[Path]:
         # Source sorts before target, src before trg.
         found = sorted(
             each
-            for suffix in (".yml", ".spm")
+            for suffix in (".yml", *(f".spm{packed}" for packed in SUFFIXES))
             for each in directory.glob(f"*{suffix}")
             if "vocab" in each.name
         )
-    if len(found) not in {1, 2} or len({each.suffix for each in found}) != 1:
+    kinds = {".spm" in each.suffixes for each in found}
+    if len(found) not in {1, 2} or len(kinds) != 1:
         raise NotACheckpoint(
             f"{directory} has {len(found)} vocabularies ({', '.join(p.name for p in found)}); one "
             "*vocab*.yml or *vocab*.spm, or one for each side, is needed"
@@ -204,9 +244,11 @@ def _decoding(settings: Mapping[str, Value]) -> tuple[DecodingDefaults, tuple[st
 class _Reader:
     """The weights of a file, checked against its configuration."""
 
-    def __init__(self, file: Npz) -> None:
+    def __init__(self, file: Npz | Binary) -> None:
         self._file = file
         self._taken = {CONFIGURATION}
+        self.integers: dict[str, IntegerMatrix] = {}
+        """Quantised matrices, by their names in the network without ``.weight``."""
         if CONFIGURATION not in file:
             raise NotACheckpoint(f"{file.path} has no {CONFIGURATION}, so it is no model of Marian")
         content = file.read(CONFIGURATION).tobytes().rstrip(b"\0")
@@ -218,6 +260,18 @@ class _Reader:
                 raise UnsupportedCheckpoint(
                     f"{file.path} has {name} {found!r}; {shown} can be imported"
                 )
+        self._recurrent = self._text("transformer-decoder-autoreg") == "rnn"
+        if self._recurrent and (cell := self._text("dec-cell")) != "ssru":
+            raise UnsupportedCheckpoint(
+                f"{file.path} has dec-cell {cell!r}; of recurrent decoders 'ssru' can be imported"
+            )
+
+    @property
+    def guided(self) -> bool:
+        """Whether the first head of the last decoder layer may have learned alignments, which
+        Firefox's recipe trains it for."""
+        layer = self._options.get("transformer-guided-alignment-layer", "last")
+        return isinstance(self._file, Binary) and layer == "last"
 
     def size(self, side: str) -> int:
         """Number of rows of the embeddings."""
@@ -242,10 +296,14 @@ class _Reader:
             activation=self._activation(),
             max_length=SINUSOIDS,
             pad_id=SPECIAL_IDS.pad,
+            decoder="ssru" if self._recurrent else "self-attention",
+            norm_epsilon=NORM_EPSILON,
         )
         width, rows = config.width, self.size("decoder")
-        of_source = self._take(self._table("encoder"), self.size("encoder"), width)
-        of_target = self._take(self._table("decoder"), rows, width)
+        of_target = self._embeddings("target_embedding.tokens", "decoder", target, width)
+        of_source = of_target
+        if self._table("encoder") != self._table("decoder"):
+            of_source = self._embeddings("source_embedding.tokens", "encoder", source, width)
         of_output = of_target
         if "decoder_ff_logit_out_Wt" in self._file:
             of_output = self._take("decoder_ff_logit_out_Wt", rows, width)
@@ -263,7 +321,10 @@ class _Reader:
         for name, shape in weight_shapes(config).items():
             if name not in weights:
                 weights[name] = self._weight(name, shape)
-        if left := sorted(set(self._file) - self._taken):
+        self._check_quantised(config, weights)
+        # A multiplier without its matrix scales no product.
+        own = {name for name in self._file if not name.endswith(_MULTIPLIER)}
+        if left := sorted(own - self._taken):
             shown = ", ".join(left[:4]) + (f" and {len(left) - 4} more" if len(left) > 4 else "")
             raise UnsupportedCheckpoint(
                 f"{self._file.path} has what no supported network has: {shown}"
@@ -279,11 +340,75 @@ class _Reader:
         side, i, part, kind = layer.groups()
         stored = f"{side}_l{int(i) + 1}_{_PARTS[part][kind == 'bias']}"
         if len(shape) == 2:
+            if self._is_quantised(stored, *shape[::-1]):
+                found = self._quantised(stored)
+                matrix = IntegerMatrix(found.values, found.multiplier, self._multiplier(stored))
+                self.integers[name.removesuffix(".weight")] = matrix
+                return found.floats
             return np.ascontiguousarray(self._take(stored, *shape[::-1]).T)
         # Norms before a sub-layer have another name.
         if "_ln_" in stored and f"{stored}_pre" in self._file:
             stored = f"{stored}_pre"
         return self._vector(stored, *shape)
+
+    def _embeddings(self, name: str, side: str, vocabulary: Vocabulary, width: int) -> FloatArray:
+        """The embeddings of one side, in the rows of the file."""
+        stored, rows = self._table(side), self.size(side)
+        if not self._is_quantised(stored, rows, width):
+            return self._take(stored, rows, width)
+        found = self._quantised(stored)
+        # Rows that follow those of the file are zeros, as for floats.
+        values = np.concatenate((found.values, np.zeros((1, width), np.int8)))[vocabulary.origins]
+        multiplier = self._output_multiplier(stored) if side == "decoder" else None
+        self.integers[name] = IntegerMatrix(values, found.multiplier, multiplier)
+        return found.floats
+
+    def _output_multiplier(self, table: str) -> np.float32:
+        """Multiplier of the activations that enter the output product with tied embeddings."""
+        # Marian does not name the transposed table of tied embeddings.
+        name = table if f"{table}{_MULTIPLIER}" in self._file else "none"
+        return self._multiplier(name)
+
+    def _multiplier(self, name: str) -> np.float32:
+        """Multiplier of the activations that enter the product with a matrix."""
+        stored = f"{name}{_MULTIPLIER}"
+        if self._is_quantised(stored, 1, 1):
+            found = self._quantised(stored)
+            multiplier = np.float32(found.values[0, 0] / found.multiplier)
+        else:
+            multiplier = self._take(stored, 1, 1)[0, 0]
+        if not (np.isfinite(multiplier) and multiplier > 0):
+            raise NotACheckpoint(f"{self._file.path}: {stored} is {multiplier}")
+        return np.float32(multiplier)
+
+    def _check_quantised(
+        self, config: TransformerConfig, weights: Mapping[str, FloatArray]
+    ) -> None:
+        """Raises ``UnsupportedCheckpoint`` if only some matrices are quantised."""
+        if not self.integers:
+            return
+        tables = {"target_embedding.tokens"} | (
+            {"source_embedding.tokens"} if config.tying != "all" else set()
+        )
+        matrices = tables | {
+            name.removesuffix(".weight")
+            for name, array in weights.items()
+            if array.ndim == 2 and _LAYER.fullmatch(name)
+        }
+        if left := sorted(matrices - self.integers.keys()):
+            raise UnsupportedCheckpoint(
+                f"{self._file.path} has int8 matrices, but {left[0]} is none of them; all or none "
+                "can be imported"
+            )
+
+    def _is_quantised(self, name: str, *shape: int) -> bool:
+        self._check_shape(name, *shape)
+        return isinstance(self._file, Binary) and self._file.is_quantised(name)
+
+    def _quantised(self, name: str) -> Quantised:
+        assert isinstance(self._file, Binary)
+        self._taken.add(name)
+        return self._file.quantised(name)
 
     def _vector(self, name: str, size: int) -> FloatArray:
         """A vector, which Marian stores as a matrix of one row."""
@@ -291,22 +416,29 @@ class _Reader:
 
     def _take(self, name: str, *shape: int) -> FloatArray:
         """An array as float32; raises unless it has the shape that the configuration implies."""
-        if self._shape(name) != shape:
+        if self._is_quantised(name, *shape):
             raise UnsupportedCheckpoint(
-                f"{self._file.path}: {name} has the shape {list(self._shape(name))}; its "
-                f"configuration implies {list(shape)}"
+                f"{self._file.path}: {name} is quantised; only matrices of layers and tied "
+                "embeddings can be"
             )
         found = self._file.read(name)
         if not np.issubdtype(found.dtype, np.floating):
             raise UnsupportedCheckpoint(
-                f"{self._file.path}: {name} holds {found.dtype}; models quantised for intgemm are "
-                "not imported, the one that they were made from can be"
+                f"{self._file.path}: {name} holds {found.dtype}; floats can be imported, and int8 "
+                "for intgemm in .bin"
             )
         tensor: FloatArray = found.astype(np.float32, copy=False)
         if not np.isfinite(tensor).all():
             raise NotACheckpoint(f"{self._file.path}: {name} holds what is not a number")
         self._taken.add(name)
         return tensor
+
+    def _check_shape(self, name: str, *shape: int) -> None:
+        if self._shape(name) != shape:
+            raise UnsupportedCheckpoint(
+                f"{self._file.path}: {name} has the shape {list(self._shape(name))}; its "
+                f"configuration implies {list(shape)}"
+            )
 
     def _shape(self, name: str) -> tuple[int, ...]:
         if name not in self._file:

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from models.bundle.tokenizer import SPECIAL_IDS
 from models.importing.flat_yaml import read_flat
 from models.importing.importing import import_model, read_model
-from models.importing.marian_npz import is_marian, read_marian_npz
+from models.importing.marian_native import read_marian_native
 from models.importing.model import Imported
 from models.importing.npz import Npz
 from models.importing.refusals import (
@@ -132,7 +132,7 @@ def test_norms_before_sub_layers_give_the_translations_of_ctranslate2(
             weights[name] = rng.normal(name.endswith("weight"), 0.2, shape).astype(np.float32)
     network = ReferenceTransformer(config, weights)
     marian = write_marian_npz(tmp_path / "marian", network, plain.checkpoint, plain.rows)
-    imported = read_marian_npz(marian)
+    imported = read_marian_native(marian)
     assert imported.network.config.norm == "before"
     of_ctranslate2 = read_model(write_ctranslate2(tmp_path / "ct2", marian))
     ours = replace(plain.imported, network=network)
@@ -140,6 +140,30 @@ def test_norms_before_sub_layers_give_the_translations_of_ctranslate2(
     for each in (imported, of_ctranslate2):
         found = hypotheses(each, TEXTS, 4, LONGEST)
         assert [pieces for pieces, _ in found] == [pieces for pieces, _ in expected]
+
+
+@pytest.mark.parametrize("norm", ["before", "after"])
+def test_decoders_of_ssru_are_read_from_floats(plain: Original, tmp_path: Path, norm: Any) -> None:
+    config = replace(plain.network.config, norm=norm, decoder="ssru")
+    rng = np.random.default_rng(2)
+    weights = {
+        name: plain.network.weights.get(name, rng.normal(0, 0.2, shape).astype(np.float32))
+        for name, shape in weight_shapes(config).items()
+    }
+    network = ReferenceTransformer(config, weights)
+    marian = write_marian_npz(tmp_path / "marian", network, plain.checkpoint, plain.rows)
+    (rows,) = plain.rows.values()
+    options = options_of(network, **{"transformer-decoder-autoreg": "rnn", "dec-cell": "ssru"})
+    save_npz(marian / "model.npz", arrays_of(network, (rows, rows)), options)
+    found = read_marian_native(marian).network
+    assert (found.config.decoder, found.config.norm, found.config.norm_epsilon) == (
+        "ssru",
+        norm,
+        1e-6,
+    )
+    for name, array in weights.items():
+        if name.startswith(("encoder", "decoder")):
+            np.testing.assert_array_equal(found.weights[name], array)
 
 
 def test_bundle_is_proved_and_its_card_names_marian(written: Path, tmp_path: Path) -> None:
@@ -210,7 +234,9 @@ def test_sentencepiece_vocabulary_is_read(plain: Original, tmp_path: Path) -> No
     ("changes", "complaint"),
     [
         ({"type": "s2s"}, "has type 's2s'; 'transformer' can be imported"),
-        ({"transformer-decoder-autoreg": "rnn"}, "transformer-decoder-autoreg 'rnn'"),
+        ({"transformer-decoder-autoreg": "average-attention"}, "'average-attention'"),
+        ({"transformer-decoder-autoreg": "rnn", "dec-cell": "gru"}, "dec-cell 'gru'"),
+        ({"transformer-rnn-projection": True}, "rnn-projection 'true'"),
         ({"transformer-ffn-activation": "gelu"}, "activation 'gelu'; relu and swish"),
         ({"transformer-train-position-embeddings": True}, "train-position-embeddings 'true'"),
         ({"transformer-postprocess": "dnan"}, r"operations \['', 'nan', ''\]"),
@@ -235,7 +261,7 @@ def test_unsupported_options_are_refused_by_name(
     arrays = arrays_of(plain.network, (plain.rows["vocab.json"],) * 2)
     save_npz(directory / "model.npz", arrays, options_of(plain.network, **changes))
     with pytest.raises((UnsupportedCheckpoint, NotACheckpoint), match=complaint):
-        read_marian_npz(directory)
+        read_marian_native(directory)
 
 
 def compressed(path: Path) -> None:
@@ -298,7 +324,7 @@ def test_missing_damaged_and_hostile_files_are_named(
     shutil.copytree(written, directory)
     break_it(directory)
     with pytest.raises((NotACheckpoint, UnsupportedCheckpoint), match=complaint):
-        read_marian_npz(directory)
+        read_marian_native(directory)
 
 
 def test_quantised_models_are_refused_by_name(
@@ -309,15 +335,8 @@ def test_quantised_models_are_refused_by_name(
     arrays = arrays_of(plain.network, (plain.rows["vocab.json"],) * 2)
     arrays["Wemb"] = arrays["Wemb"].astype(np.int8)  # type: ignore[assignment]
     save_npz(directory / "model.npz", arrays, options_of(plain.network))
-    with pytest.raises(
-        UnsupportedCheckpoint, match="Wemb holds int8; models quantised for intgemm"
-    ):
-        read_marian_npz(directory)
-    (directory / "model.npz").unlink()
-    (directory / "model.deen.intgemm.alphas.bin").write_bytes(b"\1")
-    assert is_marian(directory)
-    with pytest.raises(UnsupportedCheckpoint, match="binary format for intgemm"):
-        read_model(directory)
+    with pytest.raises(UnsupportedCheckpoint, match="Wemb holds int8; floats can be imported"):
+        read_marian_native(directory)
 
 
 def test_vocabulary_keeps_pieces_that_yaml_would_read_as_values(tmp_path: Path) -> None:
