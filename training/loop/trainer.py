@@ -228,6 +228,10 @@ class Trainer:
             log.write("valid", self.progress.step, **dataclasses.asdict(result))
             logger.info("step %d: %s", self.progress.step, result)
             self._judge(result)
+            for name in self.validator.held_out:
+                result = self.validator.validate(self.network, name)
+                log.write(f"valid {name}", self.progress.step, **dataclasses.asdict(result))
+                logger.info("step %d, %s: %s", self.progress.step, name, result)
         # Whether it goes on is the first process's decision.
         self.progress = self.world.broadcast(self.progress)
 
