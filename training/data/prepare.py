@@ -169,7 +169,7 @@ def _prepare(
     }
     of_valid = _Encoder(recipe, encoder.tokenizers, unwritable)
     found = read_pairs(data.valid, data.source, data.target, data_directory)
-    report |= _write_valid(recipe, unfinished, of_valid, "valid", found)
+    report |= _write_valid(recipe, unfinished, of_valid, data.valid, found, "valid")
     report["held out"] = _write_held_out(
         recipe, unfinished, encoder.tokenizers, unwritable, data_directory
     )
@@ -369,16 +369,20 @@ class _Encoder:
 
 
 def _write_valid(
-    recipe: Recipe, run: RunDirectory, encoder: _Encoder, split: str, pairs: Iterable[Pair]
+    recipe: Recipe,
+    run: RunDirectory,
+    encoder: _Encoder,
+    corpus: Corpus,
+    pairs: Iterable[Pair],
+    split: str,
 ) -> dict[str, int]:
-    """Shards of a validation set as it is, but for what is empty or too long, or cannot be
-    written."""
+    """The shards ``split`` with ``pairs`` of ``corpus`` to validate with, but for what is empty or
+    too long, or cannot be written."""
     data = recipe.data
     found = list(pairs)
     full = [pair for pair in found if pair.source.strip() and pair.target.strip()]
     parts = list(encoder.encoded(full))
-    if not encoder.kept:
-        raise CorpusError(f"no pair of the validation set {split!r} is left after cleaning")
+    _require(encoder.kept, (corpus,))
     with ShardWriter(run.shards(split)) as valid:
         for part in parts:
             valid.append(list(itertools.chain.from_iterable(part)))
@@ -414,7 +418,7 @@ def _write_held_out(
         pairs = list(_part_held_out(corpus, recipe, data_directory))
         split = held_out_split(corpus)
         encoder = _Encoder(recipe, tokenizers, unwritable)
-        counts[corpus.name] = _write_valid(recipe, run, encoder, split, pairs)
+        counts[corpus.name] = _write_valid(recipe, run, encoder, corpus, pairs, split)
         columns = dict(zip((data.source, data.target), zip(*pairs, strict=True), strict=True))
         metas = (data_directory / f"{corpus.name}.meta{end}" for end in ("", ".gz"))
         for meta in filter(Path.is_file, metas):
