@@ -286,6 +286,10 @@ class Optimisation:
     decay: Annotated[int, Field(ge=0)] = 0
     """Number of final steps of ``wsd`` (warm-up, stable, decay) in which the rate falls to zero.
     A run with an extended budget resumes from its last checkpoint before the decay."""
+    decay_accumulate: Count | None = None
+    """Batches per step in the decay, in place of ``accumulate``."""
+    decay_label_smoothing: Rate | None = None
+    """Label smoothing in the decay, in place of ``label_smoothing``."""
     optimiser: Literal["adam", "muon"] = "adam"
     """``muon``: Muon for the matrices of the layers, Adam for embeddings, biases and norms."""
     betas: tuple[Rate, Rate] = (0.9, 0.98)
@@ -294,6 +298,9 @@ class Optimisation:
     """Decoupled (AdamW)."""
     clip_norm: Annotated[float, Field(gt=0)] = 1.0
     label_smoothing: Rate = 0.1
+    moving_average: Rate = 0.0
+    """Share that an exponential moving average of the weights keeps of itself at every step; 0: no
+    average. Where there is one, it is what validation, ``average`` and ``export`` use."""
     r_drop: Weight = 0.0
     """Weight alpha of R-Drop (Liang et al., 2021), a penalty on differing dropout passes."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
@@ -306,6 +313,9 @@ class Optimisation:
             raise InvalidRecipe(
                 "schedule 'wsd' needs a decay, in steps, and no other schedule has one"
             )
+        for name in ("decay_accumulate", "decay_label_smoothing"):
+            if getattr(self, name) is not None and not self.decay:
+                raise InvalidRecipe(f"{name} is of the decay of schedule 'wsd', and there is none")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -109,7 +109,7 @@ def _require_same_network(
     same_pieces: bool,
     label: str,
 ) -> None:
-    may_differ = _OF_TRAINING if same_pieces else (*_OF_TRAINING, *_OF_VOCABULARY)
+    may_differ: tuple[str, ...] = _OF_TRAINING if same_pieces else (*_OF_TRAINING, *_OF_VOCABULARY)
     if recipe.grow:
         may_differ += GROWN
         if reasons := "; ".join(obstacles(found, config)):

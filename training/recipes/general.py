@@ -241,8 +241,9 @@ def general_de_en_grown() -> Recipe:
             peak_learning_rate=1.5e-3,
             warmup=500,
             decay=6_000,
+            moving_average=0.999,
         ),
-        budget=replace(general.budget, steps=32_000, validate_every=1_000, save_every=50),
+        budget=replace(general.budget, steps=32_000, validate_every=500, save_every=50),
         effort="1.7 million pairs, from the bundle general-de-en; two days of one core, in as many "
         "parts as it takes",
     )
