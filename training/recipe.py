@@ -300,7 +300,8 @@ class Optimisation:
     label_smoothing: Rate = 0.1
     moving_average: Rate = 0.0
     """Share that an exponential moving average of the weights keeps of itself at every step; 0: no
-    average. Where there is one, it is what validation, ``average`` and ``export`` use."""
+    average. Where there is one, it is what validation, ``average`` and ``export`` use. In the first
+    steps the share is smaller, so that the weights of the beginning are forgotten."""
     r_drop: Weight = 0.0
     """Weight alpha of R-Drop (Liang et al., 2021), a penalty on differing dropout passes."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"

@@ -206,9 +206,10 @@ class Trainer:
 
     @torch.no_grad()
     def _update_average(self) -> None:
-        kept = self.recipe.optimisation.moving_average
-        if not kept:
+        wanted, step = self.recipe.optimisation.moving_average, self.progress.step
+        if not wanted:
             return
+        kept = min(wanted, (1 + step) / (10 + step))
         if self.average is None:
             self.average = copy.deepcopy(self.network).requires_grad_(False)
         else:
