@@ -37,7 +37,7 @@ from training.loop.learner import Diverged
 from training.loop.precision import AUTOCAST, Precision
 from training.loop.trainer import Trainer
 from training.loop.validation import Validation, Validator
-from training.recipe import InvalidRecipe, Recipe, Vocabulary
+from training.recipe import Corpus, InvalidRecipe, Recipe, Vocabulary
 from training.run_directory import RunDirectory
 
 CPU = torch.device("cpu")
