@@ -5,8 +5,9 @@
 Every bundle is scored in each of its directions on the test set of its recipe, or on the named
 corpora, such as ``wmt-news/test``. If a corpus has a lower-cased and tokenised version
 (``<test set>.lc.norm.tok``), translations are also processed like it and scored against it, as in
-replications of the paper. With ``--runs``, translations are compared with those of PyTorch's beam
-search, which `python -m training evaluate` left in the run.
+replications of the paper. If it has a file ``<test set>.meta`` with a group for each line, such as
+a domain, every group is scored, too. With ``--runs``, translations are compared with those of
+PyTorch's beam search, which `python -m training evaluate` left in the run.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from models.bundle.bundle import MODEL_CARD, Bundle
 from models.bundle.card import render_card
 from models.bundle.manifest import InvalidBundle, Precision, Score
 from training.data import default_data_directory
-from training.data.corpus import read_lines
+from training.data.corpus import CorpusError, find_side, read_lines
 from training.evaluation import scores
 from training.evaluation.bitext import Bitext, check_aligned, find_bitext
 from training.evaluation.bundles import directions_among, directions_of
@@ -103,9 +104,30 @@ class Quality:
                 f"  {score.metric:<33} {score.value:6.2f}  {each.mean:.2f} ± {each.margin:.2f}  "
                 f"{score.signature}"
             )
+        for group, part in self._groups(bitext):
+            lines = [[side[i] for i in part] for side in (translations, bitext.references)]
+            found = ", ".join(
+                f"{name} {metric.corpus_score(lines[0], [lines[1]]).score:.2f}"
+                for name, metric in scores.metrics_for(bitext.target).items()
+            )
+            print(f"  {group:<33} {found}, {len(part)} sentences")
         if self.runs is not None and not self.tests:
             self._compare(bundle, bitext, translations, self.runs)
         return [score for _, score in measured]
+
+    def _groups(self, bitext: Bitext) -> list[tuple[str, list[int]]]:
+        """The line numbers of each group of a test set that has groups."""
+        try:
+            path = find_side(bitext.name, "meta", self.data)
+        except CorpusError:
+            # Most test sets have no groups.
+            return []
+        lines = tuple(read_lines(path))
+        check_aligned(path, lines, Path(bitext.name), bitext.references)
+        groups: dict[str, list[int]] = {}
+        for i, group in enumerate(lines):
+            groups.setdefault(group, []).append(i)
+        return sorted(groups.items())
 
     def _compare(
         self, bundle: Bundle, bitext: Bitext, translations: Sequence[str], runs: Path

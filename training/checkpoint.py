@@ -191,7 +191,8 @@ def average(paths: Sequence[Path]) -> dict[str, Any]:
         if document["vocabulary"] != first["vocabulary"]:
             raise CheckpointError("the checkpoints are of different vocabularies")
         steps.append(document["step"])
-        for name, tensor in document["network"].items():
+        # A moving average of the weights is better than the last ones.
+        for name, tensor in document.get("average", document["network"]).items():
             sums[name] = sums[name] + tensor if name in sums else tensor.double()
     dtypes = {name: tensor.dtype for name, tensor in document["network"].items()}
     weights = {name: (total / len(paths)).to(dtypes[name]) for name, total in sums.items()}

@@ -67,6 +67,11 @@ class Corpus:
     noisy: bool = False
     """Collected without review: pairs with a side in another language, or whose sides share most
     of their words, are dropped."""
+    documents: bool = False
+    """Successive pairs belong to one text; see ``Augmentation.passages``."""
+    hold_out: Annotated[int, Field(ge=2)] | None = None
+    """Every pair of this number, in the order of the files, is a pair to validate with instead: the
+    run has a validation set of its own for each such corpus."""
     origin: str | None = None
     """Source of the corpus, in words; shown in the error if it is missing."""
 
@@ -78,6 +83,11 @@ class Corpus:
             )
         if self.translated is not None and self.generator is not None:
             raise InvalidRecipe(f"corpus {self.name!r} is generated, and cannot be translated")
+        if self.hold_out is not None and (self.generator or self.translated) is not None:
+            raise InvalidRecipe(
+                f"corpus {self.name!r} is generated or translated; hold pairs out of a corpus that "
+                "is used as found"
+            )
         if self.generator is not None and not self.pairs:
             raise InvalidRecipe(f"corpus {self.name!r} is generated; say how many pairs")
 
@@ -128,6 +138,8 @@ class Augmentation:
     placeholders: Rate = 0.0
     foreign: Rate = 0.0
     """Words in another script."""
+    passages: Rate = 0.0
+    """Join successive pairs up to some fifty words a side, in corpora with ``documents``."""
 
     def __post_init__(self) -> None:
         changing = sum(getattr(self, each.name) for each in fields(self))
@@ -172,10 +184,10 @@ class Data:
         for code in (self.source, self.target):
             _require_usual(code)
         for place, corpus in (("valid", self.valid), ("test", self.test)):
-            if corpus.translated is not None or corpus.repeat > 1:
+            if corpus.translated is not None or corpus.repeat > 1 or corpus.hold_out is not None:
                 raise InvalidRecipe(
                     f"data.{place}, {corpus.name!r}, is compared with as it is, once: it has "
-                    "neither `translated` nor `repeat`"
+                    "none of `translated`, `repeat` and `hold_out`"
                 )
         labels = [corpus.label for corpus in self.train]
         if len(set(labels)) < len(labels):
@@ -276,6 +288,10 @@ class Optimisation:
     decay: Annotated[int, Field(ge=0)] = 0
     """Number of final steps of ``wsd`` (warm-up, stable, decay) in which the rate falls to zero.
     A run with an extended budget resumes from its last checkpoint before the decay."""
+    decay_accumulate: Count | None = None
+    """Batches per step in the decay, in place of ``accumulate``."""
+    decay_label_smoothing: Rate | None = None
+    """Label smoothing in the decay, in place of ``label_smoothing``."""
     optimiser: Literal["adam", "muon"] = "adam"
     """``muon``: Muon for the matrices of the layers, Adam for embeddings, biases and norms."""
     betas: tuple[Rate, Rate] = (0.9, 0.98)
@@ -284,6 +300,10 @@ class Optimisation:
     """Decoupled (AdamW)."""
     clip_norm: Annotated[float, Field(gt=0)] = 1.0
     label_smoothing: Rate = 0.1
+    moving_average: Rate = 0.0
+    """Share that an exponential moving average of the weights keeps of itself at every step; 0: no
+    average. Where there is one, it is what validation, ``average`` and ``export`` use. In the first
+    steps the share is smaller, so that the weights of the beginning are forgotten."""
     r_drop: Weight = 0.0
     """Weight alpha of R-Drop (Liang et al., 2021), a penalty on differing dropout passes."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
@@ -296,6 +316,9 @@ class Optimisation:
             raise InvalidRecipe(
                 "schedule 'wsd' needs a decay, in steps, and no other schedule has one"
             )
+        for name in ("decay_accumulate", "decay_label_smoothing"):
+            if getattr(self, name) is not None and not self.decay:
+                raise InvalidRecipe(f"{name} is of the decay of schedule 'wsd', and there is none")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -334,6 +357,9 @@ class Recipe:
     initial: str | None = None
     """The run or bundle whose weights initialise this one (transfer learning). Its vocabulary is
     reused if languages and settings are the same (fine-tuning)."""
+    grow: bool = False
+    """Grow the network of ``initial`` to this one: wider, deeper, with more heads, without changing
+    what it computes; see ``training.initial.growth``."""
     decoding: dict[str, bool | int | float | str] = field(default_factory=dict)
     """Defaults for the bundle that differ from the manifest's own."""
     bundle: Annotated[str, Field(pattern=NAME)] | None = None
@@ -361,6 +387,8 @@ class Recipe:
                 f"recipe {self.name!r} trains on sequences of {longest} tokens; its network reads "
                 f"{self.network.max_length}"
             )
+        if self.grow and self.initial is None:
+            raise InvalidRecipe(f"recipe {self.name!r} grows a network; name in initial which one")
         if self.vocabulary.inherited and self.initial is None:
             raise InvalidRecipe(
                 f"recipe {self.name!r} inherits a vocabulary; name in initial from what"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from models.bundle.bundle import SHORTLIST, SOURCE_TOKENIZER, TARGET_TOKENIZER, TOKENIZER
 from models.bundle.tokenizer import Tokenizer, Tokenizers
-from training.recipe import Data
+from training.recipe import Corpus, Data
 
 
 class _Inside:
@@ -18,6 +18,11 @@ class _Inside:
 
     def __get__(self, run: RunDirectory, _: type[RunDirectory]) -> Path:
         return run.path / self._name
+
+
+def held_out_split(corpus: Corpus) -> str:
+    """Name of the shards of the pairs that a training corpus holds out."""
+    return f"held-out/{corpus.name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +48,8 @@ class RunDirectory:
     """The best decoding settings, found by ``tune``."""
     shortlist = _Inside(SHORTLIST)
     data = _Inside("data")
+    held_out = _Inside("held-out")
+    """Data directory of the pairs that ``Corpus.hold_out`` keeps from training, as text."""
     translated = _Inside("translated")
     """Machine-translated corpora, written by the hop ``translate``."""
 
@@ -68,11 +75,11 @@ class RunDirectory:
         }
 
     def shards(self, split: str) -> Path:
-        """``train`` and ``valid``: token shards of the pairs of all directions."""
+        """``train``, ``valid`` and ``held-out/<corpus>``: shards of the pairs of all directions."""
         return self.data / split
 
     def shards_of(self, split: str, data: Data) -> dict[tuple[str, str], Path]:
-        """``valid`` by direction; ``valid`` itself if there is only one direction."""
+        """A split by direction; the split itself if there is only one direction."""
         if not data.bidirectional:
             return {(data.source, data.target): self.shards(split)}
         return {

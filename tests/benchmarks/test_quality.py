@@ -36,6 +36,25 @@ def test_recording_replaces_old_scores_and_keeps_other_fields(bundle: Bundle) ->
     assert not list(bundle.path.parent.glob(".random.*"))
 
 
+def test_groups_of_a_test_set_are_scored_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bundle = write_bundle(random_network(), tmp_path / "random", ("int8",))
+    (direction,) = bundle.manifest.directions
+    lines = ["w1 w2 w3 w4 w5", "w6 w7 w8 w9 w0", "w1 w1 w2 w2 w3"]
+    columns = {"meta": ["mail", "law", "mail"], direction.source: lines, direction.target: lines}
+    for suffix, column in columns.items():
+        (tmp_path / f"some.{suffix}").write_text("\n".join(column) + "\n", encoding="utf-8")
+    monkeypatch.setattr(quality, "translate", lambda *_: [lines[0], "no", lines[2]])
+    asking = quality.Quality("", tmp_path, "int8", None, ("some",), None, None, None)
+    asking.scores_of(bundle)
+    printed = capsys.readouterr().out.splitlines()
+    assert [line.split()[:3] for line in printed if line.endswith("sentences")] == [
+        ["law", "BLEU", "0.00,"],
+        ["mail", "BLEU", "100.00,"],
+    ]
+
+
 def test_missing_test_set_error_is_one_sentence(
     bundle: Bundle, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import random
 import string
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields
 from datetime import date, time, timedelta
 
@@ -78,8 +78,13 @@ class Augmenter:
         self._names: list[str] = ["Anna Müller", "Berlin", "London", "Peter Smith"]
         self.counts: Counter[str] = Counter()
 
-    def augmented(self, pairs: Iterable[Pair], name: str) -> Iterator[Pair]:
-        """The pairs of the corpus ``name``, some of them changed, and additional pairs."""
+    def augmented(
+        self, pairs: Iterable[Pair], name: str, documents: bool = False
+    ) -> Iterator[Pair]:
+        """The pairs of the corpus ``name``, some of them changed, and additional pairs.
+
+        Only successive pairs of ``documents`` are joined to passages.
+        """
         if not any(rate for _, rate in self._rates):
             yield from pairs
             return
@@ -93,7 +98,11 @@ class Augmenter:
             elif kind == "joined":
                 more = [each for _ in range(rng.randint(1, 2)) if (each := next(pairs, None))]
                 self.counts[kind] += 1
-                yield Pair(*(" ".join(side) for side in zip(pair, *more, strict=True)))
+                yield _joined([pair, *more])
+            elif kind == "passages":
+                passage = _passage(pair, pairs, rng) if documents else [pair]
+                self.counts[kind] += len(passage) > 1
+                yield _joined(passage)
             elif kind in ("fragments", "alone"):
                 yield pair
                 if extra := self._extra(kind, pair, rng):
@@ -191,6 +200,19 @@ def _locale(language: str) -> Locale:
 
 def _title(side: str) -> str:
     return " ".join(word[:1].upper() + word[1:] for word in side.split(" "))
+
+
+def _joined(pairs: Sequence[Pair]) -> Pair:
+    return Pair(*(" ".join(side) for side in zip(*pairs, strict=True)))
+
+
+def _passage(first: Pair, following: Iterator[Pair], rng: random.Random) -> list[Pair]:
+    """``first`` and the pairs that follow it, until the passage has a random number of words."""
+    passage, words, wanted = [first], len(first.source.split()), rng.randint(15, 40)
+    while words < wanted and (pair := next(following, None)) is not None:
+        passage.append(pair)
+        words += len(pair.source.split())
+    return passage
 
 
 def _marked(pair: Pair, rng: random.Random) -> Pair:

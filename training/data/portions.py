@@ -59,18 +59,28 @@ class Portion:
 
 
 class PortionLoader:
-    """Endless iterator over steps of ``accumulate`` batches; returns this process's portions.
+    """Endless iterator over optimiser steps; returns this process's portions.
 
-    The ``world`` processes form gcd(accumulate, world) groups. Batch j goes to group j modulo the
+    A step has ``accumulate`` batches, or ``later[1]`` of them after the first ``later[0]`` steps.
+    The ``world`` processes form gcd(batches, world) groups. Batch j goes to group j modulo the
     number of groups, and each of the m members of a group takes every m-th row.
     """
 
-    def __init__(self, loader: BatchLoader, accumulate: int, rank: int = 0, world: int = 1) -> None:
+    def __init__(
+        self,
+        loader: BatchLoader,
+        accumulate: int,
+        rank: int = 0,
+        world: int = 1,
+        later: tuple[int, int] | None = None,
+    ) -> None:
+        self.steps = 0
+        """Number of steps before the next one."""
         self._loader = loader
         self._accumulate = accumulate
-        self._groups = math.gcd(accumulate, world)
-        self._members = world // self._groups
-        self._group, self._member = divmod(rank, self._members)
+        self._later = later
+        self._rank = rank
+        self._world = world
 
     @property
     def cursor(self) -> Cursor:
@@ -82,14 +92,21 @@ class PortionLoader:
 
     def next(self) -> Portion:
         begin = self.cursor
-        planned = [self._loader.plan() for _ in range(self._accumulate)]
+        count = self._accumulate
+        if self._later is not None and self.steps >= self._later[0]:
+            count = self._later[1]
+        self.steps += 1
+        planned = [self._loader.plan() for _ in range(count)]
         amount = sum((Amount.of(self._loader.shards, p.indices) for p in planned), Amount())
-        own = tuple(map(self._part, planned[self._group :: self._groups]))
+        groups = math.gcd(count, self._world)
+        members = self._world // groups
+        group, member = divmod(self._rank, members)
+        own = tuple(self._part(each, member, members) for each in planned[group::groups])
         return Portion(own, amount, begin, self.cursor)
 
-    def _part(self, planned: Planned) -> Batch:
-        rows = -(-planned.rows // self._members)
-        indices = planned.indices[self._member :: self._members]
+    def _part(self, planned: Planned, member: int, members: int) -> Batch:
+        rows = -(-planned.rows // members)
+        indices = planned.indices[member::members]
         return collate(
             self._loader.shards,
             np.ascontiguousarray(indices),

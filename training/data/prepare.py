@@ -34,7 +34,7 @@ from training.disk import writing
 from training.initial.pretrained import find_pretrained, unwritable_ids
 from training.loop.resuming import trained_on
 from training.recipe import Augmentation, Corpus, InvalidRecipe, Recipe
-from training.run_directory import RunDirectory
+from training.run_directory import RunDirectory, held_out_split
 
 logger = logging.getLogger(__name__)
 
@@ -138,7 +138,8 @@ def _prepare(
             before = sum(train.tokens)
             for i in range(text.corpus.repeat):
                 # Each time through a corpus changes other pairs.
-                augmented = augmenter.augmented(text.read(), f"{text.corpus.label} {i}")
+                name = f"{text.corpus.label} {i}"
+                augmented = augmenter.augmented(text.read(), name, text.corpus.documents)
                 for pairs in encoder.encoded(_track(augmented, f"encoding {text.corpus.label}")):
                     train.append(list(itertools.chain.from_iterable(pairs)))
             domains[text.corpus.domain] += sum(train.tokens) - before
@@ -167,7 +168,11 @@ def _prepare(
         path.name: sha256_of(path) for path in sorted(unfinished.shards("train").iterdir())
     }
     of_valid = _Encoder(recipe, encoder.tokenizers, unwritable)
-    report |= _write_valid(recipe, unfinished, of_valid, data_directory)
+    found = read_pairs(data.valid, data.source, data.target, data_directory)
+    report |= _write_valid(recipe, unfinished, of_valid, data.valid, found, "valid")
+    report["held out"] = _write_held_out(
+        recipe, unfinished, encoder.tokenizers, unwritable, data_directory
+    )
     unfinished.recipe.write_text(json.dumps(recipe.to_dict(), indent=2) + "\n", encoding="utf-8")
     unfinished.report.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
     return report
@@ -194,14 +199,25 @@ class _CleanText:
 
 
 def _held_out(recipe: Recipe, data_directory: Path) -> Set[str]:
-    """The texts of all sets to test with, as ``sides_of`` has them."""
+    """The texts of all sets to test and to validate with, as ``sides_of`` has them."""
     data = recipe.data
-    return {
-        side
+    tests = (
+        read_pairs(corpus, data.source, data.target, data_directory)
         for corpus in _corpora_held_out(recipe)
-        for pair in read_pairs(corpus, data.source, data.target, data_directory)
-        for side in sides_of(pair)
-    }
+    )
+    parts = (
+        _part_held_out(corpus, recipe, data_directory)
+        for corpus in data.train
+        if corpus.hold_out is not None
+    )
+    return {side for pairs in (*tests, *parts) for pair in pairs for side in sides_of(pair)}
+
+
+def _part_held_out(corpus: Corpus, recipe: Recipe, data_directory: Path) -> Iterator[Pair]:
+    """The pairs of a training corpus that are validated with."""
+    data = recipe.data
+    pairs = read_pairs(corpus, data.source, data.target, data_directory)
+    return itertools.islice(pairs, 0, None, corpus.hold_out)
 
 
 def _shares(domains: Counter[str], largest: float) -> dict[str, float]:
@@ -231,12 +247,23 @@ def _track(pairs: Iterable[Pair], title: str) -> Iterable[Pair]:
 
 
 def _test_sets(recipe: Recipe, data_directory: Path) -> list[TestSet]:
-    """The validation and test set; chance repeats those of a generated corpus."""
+    """All sets to validate and to test with; chance repeats those of a generated corpus."""
     data = recipe.data
-    return [
-        TestSet(corpus.name, read_pairs(corpus, data.source, data.target, data_directory))
-        for corpus in (data.valid, data.test)
+    whole = {
+        corpus.name: corpus
+        for corpus in (data.valid, data.test, *_corpora_held_out(recipe))
         if corpus.generator is None
+    }
+    return [
+        *(
+            TestSet(name, read_pairs(corpus, data.source, data.target, data_directory))
+            for name, corpus in whole.items()
+        ),
+        *(
+            TestSet(held_out_split(corpus), _part_held_out(corpus, recipe, data_directory))
+            for corpus in data.train
+            if corpus.hold_out is not None
+        ),
     ]
 
 
@@ -265,6 +292,9 @@ def _cleaned(
             known=known,
         )
         found = read_pairs(corpus, data.source, data.target, data_directory, run.translated)
+        if corpus.hold_out is not None:
+            every = corpus.hold_out
+            found = (pair for i, pair in enumerate(found) if i % every)
         paths = directory / f"{i}.source", directory / f"{i}.target"
         with paths[0].open("wb") as source, paths[1].open("wb") as target:
             for pair in cleaner.clean(_track(found, corpus.label)):
@@ -339,19 +369,25 @@ class _Encoder:
 
 
 def _write_valid(
-    recipe: Recipe, run: RunDirectory, encoder: _Encoder, data_directory: Path
+    recipe: Recipe,
+    run: RunDirectory,
+    encoder: _Encoder,
+    corpus: Corpus,
+    pairs: Iterable[Pair],
+    split: str,
 ) -> dict[str, int]:
-    """The validation set as it is, but for what is empty or too long, or cannot be written."""
+    """The shards ``split`` with ``pairs`` of ``corpus`` to validate with, but for what is empty or
+    too long, or cannot be written."""
     data = recipe.data
-    found = list(read_pairs(data.valid, data.source, data.target, data_directory))
+    found = list(pairs)
     full = [pair for pair in found if pair.source.strip() and pair.target.strip()]
     parts = list(encoder.encoded(full))
-    _require(encoder.kept, (data.valid,))
-    with ShardWriter(run.shards("valid")) as valid:
+    _require(encoder.kept, (corpus,))
+    with ShardWriter(run.shards(split)) as valid:
         for part in parts:
             valid.append(list(itertools.chain.from_iterable(part)))
     if data.bidirectional:
-        for i, path in enumerate(run.shards_of("valid", data).values()):
+        for i, path in enumerate(run.shards_of(split, data).values()):
             with ShardWriter(path) as valid:
                 for part in parts:
                     valid.append([pair[i] for pair in part])
@@ -361,6 +397,37 @@ def _write_valid(
         "valid with pieces that are never written": encoder.unwritable,
         "valid empty": len(found) - len(full),
     }
+
+
+def _write_held_out(
+    recipe: Recipe,
+    run: RunDirectory,
+    tokenizers: Tokenizers,
+    unwritable: Set[int],
+    data_directory: Path,
+) -> dict[str, dict[str, int]]:
+    """Shards and text of the pairs that corpora hold out; returns counts by corpus.
+
+    The text lies as in a data directory, with the lines of ``<corpus>.meta`` if there are any.
+    """
+    data = recipe.data
+    counts = {}
+    for corpus in data.train:
+        if corpus.hold_out is None:
+            continue
+        pairs = list(_part_held_out(corpus, recipe, data_directory))
+        split = held_out_split(corpus)
+        encoder = _Encoder(recipe, tokenizers, unwritable)
+        counts[corpus.name] = _write_valid(recipe, run, encoder, corpus, pairs, split)
+        columns = dict(zip((data.source, data.target), zip(*pairs, strict=True), strict=True))
+        metas = (data_directory / f"{corpus.name}.meta{end}" for end in ("", ".gz"))
+        for meta in filter(Path.is_file, metas):
+            columns["meta"] = tuple(read_lines(meta))[:: corpus.hold_out]
+        for suffix, lines in columns.items():
+            path = run.held_out / f"{corpus.name}.{suffix}"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return counts
 
 
 def _require(count: int, corpora: Sequence[Corpus]) -> None:
@@ -398,6 +465,9 @@ def _replace(run: RunDirectory, prepared: RunDirectory) -> None:
     old = prepared.path / "old"
     if run.data.exists():
         run.data.rename(old)
+    shutil.rmtree(run.held_out, ignore_errors=True)
+    if prepared.held_out.exists():
+        prepared.held_out.rename(run.held_out)
     # A shortlist is of the vocabulary that it was made for, what was tuned of the network.
     run.shortlist.unlink(missing_ok=True)
     run.decoding.unlink(missing_ok=True)

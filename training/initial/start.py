@@ -11,6 +11,7 @@ from torch import Tensor
 from models.bundle.tokenizer import Tokenizer, Tokenizers
 from models.transformer.config import TransformerConfig
 from models.transformer.transformer import Transformer
+from training.initial.growth import GROWN, grown, obstacles
 from training.initial.pretrained import find_pretrained
 from training.loop.resuming import vocabulary_of
 from training.recipe import InvalidRecipe, Recipe
@@ -34,9 +35,10 @@ _OF_TARGET_PIECES = ("target_embedding.tokens.weight", "generator.weight", "gene
 def start_from(recipe: Recipe, run: RunDirectory, network: Transformer, bundles: Path) -> None:
     """Load the weights of the run or bundle that the recipe starts from into ``network``.
 
-    ``with_pieces_of`` adapts weights with another vocabulary. ``bundles`` is the directory in which
-    the recipe may name a bundle. Raises ``InvalidRecipe`` if there are no weights, if they are of
-    another network, or if ``run`` was prepared for another run or bundle.
+    ``with_pieces_of`` adapts weights with another vocabulary, ``grown`` those of a smaller network
+    if the recipe grows it. ``bundles`` is the directory in which the recipe may name a bundle.
+    Raises ``InvalidRecipe`` if there are no weights, if they are of another network, or if ``run``
+    was prepared for another run or bundle.
     """
     pretrained = find_pretrained(recipe, run, bundles)
     report = json.loads(run.report.read_text(encoding="utf-8"))
@@ -51,6 +53,8 @@ def start_from(recipe: Recipe, run: RunDirectory, network: Transformer, bundles:
     _require_same_network(recipe, network.config, config, same_pieces, pretrained.label)
     if not same_pieces:
         weights = with_pieces_of(run.tokenizers(), pretrained.tokenizers(), weights)
+    if recipe.grow:
+        weights = grown(weights, config, network)
     network.load_state_dict(weights)
 
 
@@ -105,7 +109,11 @@ def _require_same_network(
     same_pieces: bool,
     label: str,
 ) -> None:
-    may_differ = _OF_TRAINING if same_pieces else (*_OF_TRAINING, *_OF_VOCABULARY)
+    may_differ: tuple[str, ...] = _OF_TRAINING if same_pieces else (*_OF_TRAINING, *_OF_VOCABULARY)
+    if recipe.grow:
+        may_differ += GROWN
+        if reasons := "; ".join(obstacles(found, config)):
+            raise InvalidRecipe(f"recipe {recipe.name!r} cannot grow {label}: {reasons}")
     different = [
         f"{name} ({getattr(found, name)!r}, not {getattr(config, name)!r})"
         for name in found.__slots__

@@ -67,6 +67,7 @@ class Objective(nn.Module):
         super().__init__()
         self.network = network
         self.smoothing = optimisation.label_smoothing
+        """May change between steps."""
         self.r_drop = optimisation.r_drop
         self.compiled = compiled
 
@@ -110,7 +111,9 @@ class Learner:
         execution: Execution | None = None,
         world: World | None = None,
         backend: str | Callable[..., object] = "inductor",
+        smoothing: Callable[[int], float] | None = None,
     ) -> None:
+        """``schedule`` and ``smoothing`` return learning rate and label smoothing of a step."""
         execution = Execution() if execution is None else execution
         self.world = World() if world is None else world
         if execution.cuda_graphs and (optimisation.accumulate > 1 or self.world.size > 1):
@@ -130,6 +133,8 @@ class Learner:
         self._graphs = execution.cuda_graphs
         network.recomputing = execution.activation_checkpointing
         objective = Objective(network, optimisation, execution.compile)
+        self._unshared = objective
+        self._smoothing = smoothing
         if execution.compile:
             # Symbolic batch sizes and lengths, so that one graph serves all shapes.
             mode = "reduce-overhead" if execution.cuda_graphs else None
@@ -149,6 +154,8 @@ class Learner:
         """
         self.network.train()
         self.optimiser.zero_grad()
+        if self._smoothing is not None:
+            self._unshared.smoothing = self._smoothing(step)
         with _fitting():
             total = self._gradients(portion)
             norm = nn.utils.clip_grad_norm_(self.network.parameters(), self._clip_norm)

@@ -95,6 +95,8 @@ class _ProjectedLoss(torch.autograd.Function):
             else hidden_NW.dtype
         )
         matrix_VW = weight_VW.to(dtype)
+        matrix_WV = matrix_VW.T.contiguous()
+        rows = max(1, _IN_CACHE // len(weight_VW)) if device == "cpu" else _CHUNK
         hidden_gradient_NW = torch.empty_like(hidden_NW)
         weight_gradient_VW = torch.zeros_like(weight_VW)
         bias_gradient_V = None if bias_V is None else torch.zeros_like(bias_V)
@@ -103,18 +105,23 @@ class _ProjectedLoss(torch.autograd.Function):
             for start in range(0, len(hidden_NW), _CHUNK):
                 chunk = slice(start, start + _CHUNK)
                 part_CW = hidden_NW[chunk].to(dtype)
-                logits_CV = (part_CW @ matrix_VW.T).float()
-                if bias_V is not None:
-                    logits_CV += bias_V
-                loss, gradient_CV = _loss_and_gradient(
-                    logits_CV, targets_N[chunk], smoothing, pad_id
-                )
-                total += loss
-                if bias_gradient_V is not None:
-                    bias_gradient_V += gradient_CV.sum(dim=0)
-                gradient_CV = gradient_CV.to(dtype)
-                hidden_gradient_NW[chunk] = gradient_CV @ matrix_VW
-                weight_gradient_VW += gradient_CV.T @ part_CW
+                logits_CV = part_CW @ matrix_WV
+                targets_C = targets_N[chunk]
+                for first in range(0, len(targets_C), rows):
+                    some = slice(first, first + rows)
+                    logits_RV = logits_CV[some].float()
+                    if bias_V is not None:
+                        logits_RV += bias_V
+                    loss, gradient_RV = _loss_and_gradient(
+                        logits_RV, targets_C[some], smoothing, pad_id
+                    )
+                    total += loss
+                    if bias_gradient_V is not None:
+                        bias_gradient_V += gradient_RV.sum(dim=0)
+                    # The logits are no longer needed.
+                    logits_CV[some] = gradient_RV
+                hidden_gradient_NW[chunk] = logits_CV @ matrix_VW
+                weight_gradient_VW += logits_CV.T @ part_CW
         context.save_for_backward(hidden_gradient_NW, weight_gradient_VW, bias_gradient_V)
         return total
 
@@ -124,8 +131,10 @@ class _ProjectedLoss(torch.autograd.Function):
         return *scaled, None, None, None
 
 
-_CHUNK = 512
+_CHUNK = 1024
 """Target positions per chunk of logits."""
+_IN_CACHE = 2**19
+"""Logits whose loss and gradient a processor computes at once: 2 MB in fp32."""
 
 
 def _loss_and_gradient(

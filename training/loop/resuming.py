@@ -129,7 +129,7 @@ def checkpoint_to_continue(paths: Sequence[Path], recipe: Recipe) -> Path:
     saved = Recipe.from_dict(last["recipe"])
     decays = saved.optimisation.decay, recipe.optimisation.decay
     # Other schedules are compared by ``require_same_run``.
-    if not all(decays) or (decays[0] == decays[1] and saved.budget.steps == recipe.budget.steps):
+    if not all(decays) or _decay_of(saved) == _decay_of(recipe):
         return paths[-1]
     stable = stable_steps(saved)
     earlier = [path for path in paths if checkpoint.step_of(path) <= stable]
@@ -150,10 +150,23 @@ def checkpoint_to_continue(paths: Sequence[Path], recipe: Recipe) -> Path:
     return earlier[-1]
 
 
+def _decay_of(recipe: Recipe) -> tuple[int | float | None, ...]:
+    """Everything that determines what the decay computes."""
+    of = recipe.optimisation
+    return recipe.budget.steps, of.decay, of.decay_accumulate, of.decay_label_smoothing
+
+
 def _without_decay(recipe: Recipe) -> Recipe:
-    """The recipe with a decay of minimal length, if any: the decay may change during a run."""
-    optimisation = recipe.optimisation
-    return replace(recipe, optimisation=replace(optimisation, decay=min(1, optimisation.decay)))
+    """The recipe without what may change during a run: a decay, if any, of minimal length, and no
+    moving average, which changes no step."""
+    optimisation = replace(
+        recipe.optimisation,
+        decay=min(1, recipe.optimisation.decay),
+        decay_accumulate=None,
+        decay_label_smoothing=None,
+        moving_average=0.0,
+    )
+    return replace(recipe, optimisation=optimisation)
 
 
 def random_state(device: torch.device) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Learning-rate schedules; steps are counted from one."""
+"""Schedules of learning rate and label smoothing; steps are counted from one."""
 
 from __future__ import annotations
 
@@ -73,6 +73,13 @@ def schedule_of(recipe: Recipe) -> Schedule:
             return constant(peak, warmup)
         case "wsd":
             return wsd(peak, warmup, optimisation.decay, steps)
+
+
+def smoothing_of(recipe: Recipe) -> Schedule:
+    """Label smoothing by step."""
+    optimisation, stable = recipe.optimisation, stable_steps(recipe)
+    usual, last = optimisation.label_smoothing, optimisation.decay_label_smoothing
+    return lambda step: usual if last is None or step <= stable else last
 
 
 def stable_steps(recipe: Recipe) -> int:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import json
 import logging
@@ -18,7 +19,7 @@ import torch
 from tqdm import tqdm
 
 from models.bundle.manifest import SpecialIds
-from models.transformer.transformer import build
+from models.transformer.transformer import Transformer, build
 from training import checkpoint
 from training import device as devices
 from training.data.batching import BatchLoader, Cursor
@@ -38,7 +39,7 @@ from training.loop.resuming import (
     trained_on,
     with_precision,
 )
-from training.loop.schedule import schedule_of, stable_steps
+from training.loop.schedule import schedule_of, smoothing_of, stable_steps
 from training.loop.throughput import Meter, Speed
 from training.loop.validation import Validation, Validator
 from training.recipe import InvalidRecipe, Recipe
@@ -95,8 +96,13 @@ class Trainer:
             self.execution.length_multiple,
             recipe.network.max_length,
         )
+        in_decay = recipe.optimisation.decay_accumulate
         self.loader = PortionLoader(
-            batches, recipe.optimisation.accumulate, self.world.rank, self.world.size
+            batches,
+            recipe.optimisation.accumulate,
+            self.world.rank,
+            self.world.size,
+            later=None if in_decay is None else (stable_steps(recipe), in_decay),
         )
         self.cursor = Cursor()
         """Position in the data of the next step; the loader itself may be ahead."""
@@ -111,8 +117,16 @@ class Trainer:
         self.network = build(config, recipe.seed).to(device)
         self.schedule = schedule_of(recipe)
         self.learner = Learner(
-            self.network, optimisation, self.schedule, device, self.execution, self.world
+            self.network,
+            optimisation,
+            self.schedule,
+            device,
+            self.execution,
+            self.world,
+            smoothing=smoothing_of(recipe),
         )
+        self.average: Transformer | None = None
+        """The moving average of the network, if the recipe has one and training has begun."""
         self.progress = Progress()
         self._next_line = 0.0
         """Time of the next line about progress, where no bar is shown."""
@@ -169,7 +183,7 @@ class Trainer:
                     self._record_speed(log)
                     log.sync()
                     self._save()
-        self.loader.cursor = self.cursor
+        self.loader.cursor, self.loader.steps = self.cursor, self.progress.step
         return self.progress
 
     @property
@@ -188,6 +202,20 @@ class Trainer:
         self.progress.step = outcome.step
         self.progress.tokens += outcome.portion.amount.target_tokens
         self.cursor = outcome.portion.end
+        self._update_average()
+
+    @torch.no_grad()
+    def _update_average(self) -> None:
+        wanted, step = self.recipe.optimisation.moving_average, self.progress.step
+        if not wanted:
+            return
+        kept = min(wanted, (1 + step) / (10 + step))
+        if self.average is None:
+            self.average = copy.deepcopy(self.network).requires_grad_(False)
+        else:
+            torch._foreach_lerp_(
+                [*self.average.parameters()], [*self.network.parameters()], 1.0 - kept
+            )
 
     @property
     def _finished(self) -> bool:
@@ -224,10 +252,15 @@ class Trainer:
 
     def _validate(self, log: RunLog | SilentLog) -> None:
         if self.world.first:
-            result = self.validator.validate(self.network)
+            network = self.average or self.network
+            result = self.validator.validate(network)
             log.write("valid", self.progress.step, **dataclasses.asdict(result))
             logger.info("step %d: %s", self.progress.step, result)
             self._judge(result)
+            for name in self.validator.held_out:
+                result = self.validator.validate(network, name)
+                log.write(f"valid {name}", self.progress.step, **dataclasses.asdict(result))
+                logger.info("step %d, %s: %s", self.progress.step, name, result)
         # Whether it goes on is the first process's decision.
         self.progress = self.world.broadcast(self.progress)
 
@@ -266,6 +299,7 @@ class Trainer:
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that decides what the next steps compute; all processes ask together."""
+        average = {} if self.average is None else {"average": self.average.state_dict()}
         return {
             "config": dataclasses.asdict(self.network.config),
             "recipe": self.recipe.to_dict(),
@@ -275,6 +309,7 @@ class Trainer:
             "progress": dataclasses.asdict(self.progress),
             "cursor": dataclasses.asdict(self.cursor),
             "network": self.network.state_dict(),
+            **average,
             "optimiser": self.learner.optimiser.state_dict(),
             "random": self.world.gathered(random_state(self.device)),
         }
@@ -284,7 +319,11 @@ class Trainer:
         require_same_run(document, self.recipe, self.run, self.network, self.execution)
         self.progress = Progress(**document["progress"])
         self.cursor = self.loader.cursor = Cursor(**document["cursor"])
+        self.loader.steps = self.progress.step
         self.network.load_state_dict(document["network"])
+        if self.recipe.optimisation.moving_average:
+            self.average = copy.deepcopy(self.network).requires_grad_(False)
+            self.average.load_state_dict(document.get("average", document["network"]))
         self.learner.optimiser.load_state_dict(document["optimiser"])
         random = document["random"]
         if len(random) != self.world.size:

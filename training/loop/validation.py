@@ -20,7 +20,7 @@ from training.evaluation.scores import bleu_for
 from training.loop.learner import Diverged
 from training.loop.objective import negative_log_likelihood
 from training.recipe import Data
-from training.run_directory import RunDirectory
+from training.run_directory import RunDirectory, held_out_split
 from training.search.greedy import greedy
 
 TOKENS_PER_BATCH = 4096
@@ -52,20 +52,35 @@ class Validator:
     ) -> None:
         """``tokenizer`` is the target's. Raises ``UnknownTokenisation`` if BLEU has no word
         tokenisation for a target language."""
-        self._sets = [
-            (Shards.open(path), bleu_for(target))
-            for (_, target), path in run.shards_of("valid", data).items()
-        ]
+        splits = {None: "valid"} | {
+            corpus.name: held_out_split(corpus)
+            for corpus in data.train
+            if corpus.hold_out is not None
+        }
+        self._sets = {
+            name: [
+                (Shards.open(path), bleu_for(target))
+                for (_, target), path in run.shards_of(split, data).items()
+            ]
+            for name, split in splits.items()
+        }
         self._tokenizer = tokenizer
         self._device = device
 
-    def validate(self, network: Transformer) -> Validation:
-        """BLEU is the mean over directions; the other metrics are over all sentences.
+    @property
+    def held_out(self) -> list[str]:
+        """The training corpora that hold pairs out."""
+        return [name for name in self._sets if name is not None]
+
+    def validate(self, network: Transformer, corpus: str | None = None) -> Validation:
+        """Results on the validation set, or on the pairs that ``corpus`` holds out.
+
+        BLEU is the mean over directions; the other metrics are over all sentences.
 
         Raises ``Diverged`` if loss or perplexity is not finite.
         """
         network.eval()
-        parts = [self._of(network, shards, bleu) for shards, bleu in self._sets]
+        parts = [self._of(network, shards, bleu) for shards, bleu in self._sets[corpus]]
         loss = sum(part.nats for part in parts) / sum(part.tokens for part in parts)
         if not loss < _MOST_NATS:
             raise Diverged(

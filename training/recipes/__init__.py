@@ -13,6 +13,8 @@ from training.recipes.general import (
     everyday_fine_tuned,
     general_de_en,
     general_de_en_fine_tuned,
+    general_de_en_grown,
+    general_de_en_grown_fine_tuned,
     general_free_de_en,
     general_large_de_en,
 )
@@ -60,6 +62,8 @@ _OFFERED: tuple[Callable[[], Recipe], ...] = (
     *(partial(everyday_fine_tuned, *pair) for pair in _BOTH_WAYS),
     general_de_en,
     general_de_en_fine_tuned,
+    general_de_en_grown,
+    general_de_en_grown_fine_tuned,
     general_free_de_en,
     general_large_de_en,
     paper_base_en_de,

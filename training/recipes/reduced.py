@@ -83,4 +83,4 @@ def _on(data: Data, name: str) -> Data:
 
 
 def _named(corpus: Corpus, name: str) -> Corpus:
-    return corpus if corpus.generator is not None else replace(corpus, name=name)
+    return corpus if corpus.generator is not None else replace(corpus, name=name, hold_out=None)

@@ -33,11 +33,24 @@ def digits(text: str) -> Counter[str]:
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_changes_pairs_and_counts_them(kind: str) -> None:
     augmenter = Augmenter(Augmentation(**{kind: 0.9}), "de", "en", 1)
-    made = list(augmenter.augmented(PAIRS, "corpus"))
+    made = list(augmenter.augmented(PAIRS, "corpus", documents=True))
     assert made != PAIRS == augmented()
     assert set(augmenter.counts) == {kind}
     assert augmenter.counts[kind] > 0
     assert all(pair.source and pair.target for pair in made)
+
+
+def test_passages_join_successive_pairs_of_documents_alone() -> None:
+    lines = [Pair(f"Satz Nummer {i}.", f"Sentence number {i}.") for i in range(300)]
+    augmenter = Augmenter(Augmentation(passages=0.2), "de", "en", 1)
+    assert list(augmenter.augmented(lines, "corpus")) == lines
+    made = list(augmenter.augmented(lines, "corpus", documents=True))
+    assert [" ".join(side) for side in zip(*made, strict=True)] == [
+        " ".join(side) for side in zip(*lines, strict=True)
+    ]
+    longest = max(len(pair.source.split()) for pair in made)
+    assert len(made) < len(lines)
+    assert 15 < longest < 45
 
 
 @given(seed=st.integers(0, 2**32), kind=st.sampled_from(KINDS))

@@ -13,7 +13,7 @@ from models.bundle.tokenizer import Tokenizer
 from tests.support.raising import FULL, raiser
 from tests.support.tiny_training import prepared, tiny_recipe, with_network
 from training.checkpoint import CheckpointError
-from training.data.corpus import CorpusError, Pair
+from training.data.corpus import CorpusError, Pair, read_pairs
 from training.data.generated import generate
 from training.data.prepare import is_prepared, prepare
 from training.data.shards import Shards, ShardWriter
@@ -373,6 +373,32 @@ def test_pairs_of_test_sets_named_by_the_recipe_are_held_out(data: Path) -> None
     recipe = with_data(recipe, train=recipe.data.train[:1], held_out=("tested",))
     report = prepare(recipe, RunDirectory(data / "run"), data)
     assert report["train"]["one"]["dropped"] == {"held out": 1}
+
+
+def test_pairs_that_a_corpus_holds_out_are_a_validation_set_and_in_no_training_text(
+    data: Path,
+) -> None:
+    lines = [(f"{i} 2 3 4", f"4 3 2 {i}") for i in range(9)]
+    put(data, "one", lines)
+    put(data, "two", [*lines[:2], ("5 5", "5 5")])
+    (data / "one.meta").write_text("".join(f"{i}\n" for i in range(9)), encoding="utf-8")
+    recipe = found_recipe()
+    one, two = recipe.data.train
+    recipe = with_data(recipe, train=(replace(one, hold_out=4), two))
+    run = RunDirectory(data / "run")
+    report = prepare(recipe, run, data)
+    assert report["train"]["one"] | {"dropped": {}} == {
+        "read": 6, "kept": 6, "used": 6, "dropped": {}
+    }  # fmt: skip
+    assert report["train"]["two"]["dropped"] == {"held out": 1, "duplicate": 1}
+    assert report["leaked"]["held-out/one"] == {"pairs": 3, "leaked": 0}
+    assert report["held out"]["one"]["valid pairs"] == 3
+    assert (run.held_out / "one.meta").read_text(encoding="utf-8") == "0\n4\n8\n"
+    held = read_pairs(one, "x-digits", "x-reversed", run.held_out)
+    assert [*held] == [lines[i] for i in (0, 4, 8)]
+    assert len(Shards.open(run.shards("held-out/one"))) == 3
+    prepare(found_recipe(), run, data)
+    assert not run.held_out.exists()
 
 
 def test_augmented_text_is_prepared_alike_by_the_same_seed_alone(data: Path) -> None:

@@ -182,6 +182,24 @@ def test_network_that_differs_from_the_bundles_is_refused_by_name(
     assert all(name in str(refused.value) for name in changes)
 
 
+def test_recipe_that_grows_a_bundle_begins_with_a_larger_network_of_equal_output(
+    tmp_path: Path,
+) -> None:
+    first = with_network(replace(tiny_recipe(), name="first"), norm="before")
+    bundle, network = published(tmp_path, first)
+    larger = {"norm": "before", "positions": "learned", "width": 24, "heads": 3}
+    recipe = with_network(from_first(grow=True), **larger, encoder_layers=2)
+    trainer = begun(recipe, prepared_from(recipe, bundle, tmp_path), bundle)
+    ids = torch.tensor([[4, 5, 6, 3]]), torch.tensor([[2, 7, 8]])
+    with torch.inference_mode():
+        expected = network(*ids)
+        torch.testing.assert_close(trainer.network.eval()(*ids), expected, atol=1e-4, rtol=1e-4)
+
+    other = with_network(recipe, heads=2)
+    with pytest.raises(InvalidRecipe, match="heads are 8 wide, not 12"):
+        begun(other, prepared_from(other, bundle, tmp_path), bundle)
+
+
 def test_run_beside_is_preferred_to_a_bundle_of_the_same_name(
     bundle: Bundle, tmp_path: Path
 ) -> None:

@@ -37,7 +37,7 @@ from training.loop.learner import Diverged
 from training.loop.precision import AUTOCAST, Precision
 from training.loop.trainer import Trainer
 from training.loop.validation import Validation, Validator
-from training.recipe import InvalidRecipe, Recipe, Vocabulary
+from training.recipe import Corpus, InvalidRecipe, Recipe, Vocabulary
 from training.run_directory import RunDirectory
 
 CPU = torch.device("cpu")
@@ -309,10 +309,14 @@ def stable_recipe(steps: int, decay: int) -> Recipe:
 
 
 @pytest.mark.parametrize("decay", [3, 6], ids=["later decay", "decay from the same step"])
+@pytest.mark.parametrize(
+    "changes", [{}, {"decay_accumulate": 3, "decay_label_smoothing": 0.0, "moving_average": 0.5}]
+)
 def test_longer_run_continues_from_before_the_decay_and_equals_an_unbroken_one(
-    decay: int, tmp_path: Path
+    decay: int, changes: dict[str, Any], tmp_path: Path
 ) -> None:
-    short, long = stable_recipe(6, decay=2), stable_recipe(10, decay=decay)
+    short = stable_recipe(6, decay=2)
+    long = with_optimisation(stable_recipe(10, decay=decay), **changes)
     interrupted = prepared(tmp_path / "interrupted", short)
     trained(interrupted, short)
     assert checkpoint.path_of(interrupted.path, 4) in checkpoint.checkpoints(interrupted.path)
@@ -323,6 +327,53 @@ def test_longer_run_continues_from_before_the_decay_and_equals_an_unbroken_one(
         found.network.state_dict().values(), expected.network.state_dict().values(), strict=True
     ):
         assert torch.equal(actual, wanted)
+
+
+def test_decay_has_its_own_label_smoothing_and_batches_per_step(tmp_path: Path) -> None:
+    recipe = with_optimisation(
+        stable_recipe(4, decay=2), decay_accumulate=3, decay_label_smoothing=0.0
+    )
+    trainer = Trainer(recipe, prepared(tmp_path, recipe), CPU)
+    batches, smoothings = [], []
+    for _ in range(4):
+        begin = trainer.cursor.batch
+        trainer.train_step()
+        batches.append(trainer.cursor.batch - begin)
+        smoothings.append(trainer.learner._unshared.smoothing)
+    assert batches == [1, 1, 3, 3]
+    assert smoothings == [0.1, 0.1, 0.0, 0.0]
+    with pytest.raises(InvalidRecipe, match="decay_accumulate is of the decay"):
+        with_optimisation(tiny_recipe(), decay_accumulate=3)
+
+
+def test_moving_average_is_resumed_and_is_what_is_averaged(run: RunDirectory) -> None:
+    recipe = with_optimisation(tiny_recipe(), moving_average=0.5)
+    trainer = Trainer(recipe, run, CPU)
+    expected: dict[str, torch.Tensor] = {}
+    for step in range(6):
+        trainer.train_step()
+        for name, parameter in trainer.network.named_parameters():
+            weight = parameter.detach().clone()
+            share = max(0.5, 9 / (11 + step))
+            expected[name] = torch.lerp(expected[name], weight, share) if step else weight
+        if step == 2:
+            document = trainer.state_dict()
+            trainer = Trainer(recipe, run, CPU)
+            trainer.load_state_dict(document)
+    checkpoint.save(trainer.state_dict(), checkpoint.path_of(run.path, 6))
+    average(run, 1)
+    for name, weight in averaged_network(run).named_parameters():
+        torch.testing.assert_close(weight, expected[name])
+        assert not torch.equal(weight, trainer.network.get_parameter(name)), name
+
+
+def test_run_may_begin_a_moving_average_later(tmp_path: Path) -> None:
+    recipe = stable_recipe(6, decay=2)
+    run = prepared(tmp_path, recipe)
+    plain = trained(run, with_budget(recipe, steps=5))
+    averaging = trained(run, with_optimisation(recipe, moving_average=0.5))
+    assert plain.average is None
+    assert averaging.average is not None
 
 
 @pytest.mark.parametrize(
@@ -347,6 +398,19 @@ def test_run_whose_new_decay_begins_before_its_checkpoint_is_refused_and_keeps_c
 def validator(tmp_path: Path, recipe: Recipe) -> Validator:
     run = prepared(tmp_path, recipe)
     return Validator(run, recipe.data, run.tokenizers().target, CPU)
+
+
+def test_pairs_held_out_of_a_corpus_are_a_validation_set_of_their_own(tmp_path: Path) -> None:
+    for side in ("x-digits", "x-reversed"):
+        text = "".join(f"{i} {i + 1}\n" for i in range(9))
+        (tmp_path / f"found.{side}").write_text(text, encoding="utf-8")
+    recipe = tiny_recipe()
+    found = Corpus(name="found", hold_out=3)
+    recipe = replace(recipe, data=replace(recipe.data, train=(*recipe.data.train, found)))
+    sets = validator(tmp_path, recipe)
+    network = tiny_network()
+    assert sets.held_out == ["found"]
+    assert sets.validate(network, "found").loss != sets.validate(network).loss
 
 
 def test_bleu_is_the_mean_of_both_directions(tmp_path: Path) -> None:
