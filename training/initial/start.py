@@ -34,6 +34,16 @@ _OF_TARGET_PIECES = ("target_embedding.tokens.weight", "generator.weight", "gene
 def start_from(recipe: Recipe, run: RunDirectory, network: Transformer, bundles: Path) -> None:
     """Load the weights of the run or bundle that the recipe starts from into ``network``.
 
+    Raises as ``initial_weights``.
+    """
+    network.load_state_dict(initial_weights(recipe, run, network, bundles))
+
+
+def initial_weights(
+    recipe: Recipe, run: RunDirectory, network: Transformer, bundles: Path
+) -> dict[str, Tensor]:
+    """The state dict of the run or bundle that the recipe starts from, for ``network``.
+
     ``with_pieces_of`` adapts weights with another vocabulary. ``bundles`` is the directory in which
     the recipe may name a bundle. Raises ``InvalidRecipe`` if there are no weights, if they are of
     another network, or if ``run`` was prepared for another run or bundle.
@@ -51,7 +61,7 @@ def start_from(recipe: Recipe, run: RunDirectory, network: Transformer, bundles:
     _require_same_network(recipe, network.config, config, same_pieces, pretrained.label)
     if not same_pieces:
         weights = with_pieces_of(run.tokenizers(), pretrained.tokenizers(), weights)
-    network.load_state_dict(weights)
+    return weights
 
 
 def with_pieces_of(
