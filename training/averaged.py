@@ -2,27 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
-from torch import Tensor
 
 from models.transformer.transformer import Transformer
 from training import checkpoint
+from training.initial.start import initial_weights
 from training.loop.resuming import vocabulary_of
+from training.recipe import Recipe
 from training.run_directory import RunDirectory
 
-
-def average(run: RunDirectory, count: int) -> list[int]:
-    """Average the last ``count`` checkpoints; returns their steps. Raises ``CheckpointError``."""
-    return _write(run, checkpoint.checkpoints(run.path)[-count:])
+Document = dict[str, Any]
 
 
-def take_best(run: RunDirectory) -> int:
+def _unchanged(document: Document) -> Document:
+    return document
+
+
+def average(
+    run: RunDirectory, count: int, finish: Callable[[Document], Document] = _unchanged
+) -> list[int]:
+    """Average the last ``count`` checkpoints; returns their steps.
+
+    ``finish`` changes the averaged document before it is written. Raises ``CheckpointError``.
+    """
+    return _write(run, checkpoint.checkpoints(run.path)[-count:], finish)
+
+
+def take_best(run: RunDirectory, finish: Callable[[Document], Document] = _unchanged) -> int:
     """Take the best-validated checkpoint instead of an average; returns its step.
 
-    Raises ``CheckpointError`` if there is none.
+    ``finish`` changes the document before it is written. Raises ``CheckpointError`` if there is no
+    such checkpoint.
     """
     found = checkpoint.checkpoints(run.path)
     if not found:
@@ -36,35 +50,40 @@ def take_best(run: RunDirectory) -> int:
             f"{run.path} has no checkpoint of the step that validated best, {step}; validate, and "
             "let every validation be a step that is saved (budget.save_every)"
         )
-    return _write(run, [best])[0]
+    return _write(run, [best], finish)[0]
 
 
-def interpolate(run: RunDirectory, initial: Mapping[str, Tensor], share: float) -> None:
-    """Move a run's averaged weights towards those it started from, so that less is forgotten.
+def interpolated(document: Document, recipe: Recipe, run: RunDirectory, bundles: Path) -> Document:
+    """The averaged weights moved towards those of ``recipe.initial``, by ``recipe.strength``.
 
-    ``share`` is that of the averaged weights, from 0 to 1 (WiSE-FT, Wortsman et al., 2022).
+    ``bundles`` is the directory in which the recipe may name a bundle. Raises ``InvalidRecipe`` as
+    ``initial_weights``.
     """
-    document = checkpoint.load(run.averaged)
+    if recipe.strength == 1:
+        return document
+    initial = initial_weights(recipe, run, checkpoint.restore(document), bundles)
     mixed = {
-        name: torch.lerp(initial[name], weight, share)
+        name: torch.lerp(initial[name], weight, recipe.strength)
         for name, weight in document["network"].items()
     }
-    checkpoint.save({**document, "network": mixed}, run.averaged)
+    return {**document, "network": mixed, "strength": recipe.strength}
 
 
-def _write(run: RunDirectory, paths: Sequence[Path]) -> list[int]:
-    document = checkpoint.average(paths)
+def _write(
+    run: RunDirectory, paths: Sequence[Path], finish: Callable[[Document], Document]
+) -> list[int]:
+    document = finish(checkpoint.average(paths))
     last = checkpoint.checkpoints(run.path)[-1]
     checkpoint.save({**document, "last": last.name}, run.averaged)
     steps: list[int] = document["averaged"]
     return steps
 
 
-def averaged_network(run: RunDirectory) -> Transformer:
+def averaged_network(run: RunDirectory, strength: float | None = None) -> Transformer:
     """The averaged network, in evaluation mode.
 
-    Raises ``CheckpointError`` if there is none, if it is older than the last checkpoint, or if its
-    vocabulary differs from the run's.
+    Raises ``CheckpointError`` if there is none, if it is older than the last checkpoint, if it was
+    made with another ``strength`` than the given one, or if its vocabulary differs from the run's.
     """
     if not run.averaged.exists():
         raise checkpoint.CheckpointError(
@@ -76,6 +95,12 @@ def averaged_network(run: RunDirectory) -> Transformer:
         raise checkpoint.CheckpointError(
             f"{run.averaged} is older than {newer[-1].name}; run `python -m training average "
             "RECIPE` again"
+        )
+    made = document.get("strength", 1.0)
+    if strength not in (None, made):
+        raise checkpoint.CheckpointError(
+            f"{run.averaged} was made with the strength {made}, and the recipe has {strength}; run "
+            "`python -m training average RECIPE` again"
         )
     if document.get("vocabulary") != vocabulary_of(run):
         raise checkpoint.CheckpointError(

@@ -197,7 +197,12 @@ def require_trainable(bundle: Bundle, direction: tuple[str, str]) -> Network:
 
 
 def recipe_for(
-    name: str, bundle: Bundle, direction: tuple[str, str], own: Divided, general: Divided | None
+    name: str,
+    bundle: Bundle,
+    direction: tuple[str, str],
+    own: Divided,
+    general: Divided | None,
+    strength: float = 1.0,
 ) -> Recipe:
     """The recipe of a run that starts from a bundle; its corpora are those that were divided.
 
@@ -241,6 +246,9 @@ def recipe_for(
             keep_checkpoints=kept,
         ),
         average=kept,
+        strength=strength,
+        # The text of a memory lacks most pieces that other text needs.
+        shortlist=False,
         initial=str(bundle.path.resolve()),
         decoding=manifest.decoding.model_dump(exclude_none=True),
         description=f"{manifest.name}, fine-tuned on {own.train:,} pairs of translation memories.",

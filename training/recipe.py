@@ -36,6 +36,9 @@ NAME = r"^[a-z0-9][a-z0-9._-]*$"
 class InvalidRecipe(Refusal):
     """The recipe, or a saved copy of one, is invalid; the message names the fields."""
 
+    places: frozenset[str] = frozenset()
+    """Fields whose value has another type or is out of range, such as ``data.train.0.repeat``."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Corpus:
@@ -352,6 +355,11 @@ class Recipe:
     budget: Budget = Budget()
     average: Count = 5
     """Number of last checkpoints averaged into the exported weights (section 6.1)."""
+    strength: Share = 1.0
+    """Share of the averaged weights in the exported ones; the remainder are those of ``initial``,
+    so that less is forgotten (WiSE-FT, Wortsman et al., 2022)."""
+    shortlist: bool = True
+    """Whether ``run`` builds a shortlist; one learned from little text is a poor one."""
     seed: Annotated[int, Field(ge=0, lt=2**64)] = 1
     """Seed of all random numbers, below 2⁶⁴, the limit of PyTorch."""
     initial: str | None = None
@@ -389,6 +397,11 @@ class Recipe:
             )
         if self.grow and self.initial is None:
             raise InvalidRecipe(f"recipe {self.name!r} grows a network; name in initial which one")
+        if self.strength < 1 and self.initial is None:
+            raise InvalidRecipe(
+                f"recipe {self.name!r} has the strength {self.strength}; name in initial which "
+                "weights the remainder are"
+            )
         if self.vocabulary.inherited and self.initial is None:
             raise InvalidRecipe(
                 f"recipe {self.name!r} inherits a vocabulary; name in initial from what"
@@ -425,8 +438,12 @@ class Recipe:
             # dataclass. Types that JSON lacks, such as a date of TOML, become text.
             return _ADAPTER.validate_json(json.dumps(document, default=str), strict=True)
         except ValidationError as error:
-            wrong = "; ".join(map(_complaint, _without_followers(error.errors())))
-            raise InvalidRecipe(f"the recipe does not fit: {wrong}") from error
+            errors = _without_followers(error.errors())
+            invalid = InvalidRecipe(
+                f"the recipe does not fit: {'; '.join(map(_complaint, errors))}"
+            )
+            invalid.places = frozenset(".".join(map(str, each["loc"])) for each in errors)
+            raise invalid from error
 
 
 def require_name(option: str, name: str) -> None:

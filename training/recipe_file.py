@@ -41,47 +41,48 @@ def read_recipe(path: Path) -> Recipe:
 def overridden(recipe: Recipe, settings: Sequence[str]) -> Recipe:
     """The recipe with fields changed, each as ``part.field=value``; list items by index.
 
-    A value is parsed as JSON, or taken as text. Raises ``InvalidRecipe`` naming a field that does
-    not exist, or whose value does not fit.
+    A value is parsed as JSON, or taken as text. All settings are applied before the recipe is
+    validated, so that fields that depend on one another can be set in any order. Raises
+    ``InvalidRecipe`` naming a field that does not exist, or whose value does not fit.
     """
+    document = recipe.to_dict()
+    texts: dict[str, str] = {}
     for setting in settings:
-        path, equals, value = setting.partition("=")
+        path, equals, text = setting.partition("=")
         if not equals:
             raise InvalidRecipe(
                 f"{setting!r} sets nothing; write FIELD=VALUE, such as optimisation.warmup=2000"
             )
-        recipe = _set(recipe, path, value)
-    return recipe
-
-
-def _set(recipe: Recipe, path: str, text: str) -> Recipe:
-    try:
-        value = json.loads(text)
-    except ValueError:
-        return Recipe.from_dict(_changed(recipe, path, text))
-    try:
-        return Recipe.from_dict(_changed(recipe, path, value))
-    except InvalidRecipe:
-        if isinstance(value, str):
-            raise
-        # Falls back to the text, because a name may look like a number.
         try:
-            return Recipe.from_dict(_changed(recipe, path, text))
+            value = json.loads(text)
+        except ValueError:
+            value = text
+        if not isinstance(value, str):
+            texts[path] = text
+        _set(document, path, value)
+    try:
+        return Recipe.from_dict(document)
+    except InvalidRecipe as error:
+        # A name may look like a number.
+        unfit = texts.keys() & error.places
+        if not unfit:
+            raise
+        for path in unfit:
+            _set(document, path, texts[path])
+        try:
+            return Recipe.from_dict(document)
         except InvalidRecipe:
-            pass
-        raise
+            raise error from None
 
 
-def _changed(recipe: Recipe, path: str, value: Any) -> dict[str, Any]:
-    document = recipe.to_dict()
+def _set(document: dict[str, Any], path: str, value: Any) -> None:
     place: Any = document
     *parts, last = path.split(".")
     for i, part in enumerate(parts):
         key = _key(place, part, ".".join(parts[: i + 1]))
         place = place[key]
-    # Decoding lacks the keys that a recipe leaves to the manifest's defaults.
-    place[last if place is document["decoding"] else _key(place, last, path)] = value
-    return document
+    # The recipe's own validation names a last part that is no field.
+    place[last if isinstance(place, dict) else _key(place, last, path)] = value
 
 
 def _key(place: Any, part: str, path: str) -> str | int:

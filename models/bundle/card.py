@@ -28,6 +28,12 @@ def render_card(manifest: Manifest) -> str:
         or "It knows what its training text is about and little else; expect poor translations of "
         "anything far from it.",
     ]
+    if provenance.strength < 1:
+        lines += [
+            "",
+            f"The weights are {provenance.strength:.0%} those of this training and "
+            f"{1 - provenance.strength:.0%} those that it began with.",
+        ]
     if provenance.data:
         lines += [
             "",

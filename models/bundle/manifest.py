@@ -206,6 +206,8 @@ class Provenance(_Part):
     scores: tuple[Score, ...] = ()
     description: str = ""
     """Abilities and limits of the model, in Markdown."""
+    strength: float = Field(default=1.0, gt=0, le=1)
+    """Share of the trained weights; the remainder are those that training began with."""
     origin: str = ""
     """Origin of an imported model, such as ``hf:Helsinki-NLP/opus-mt-de-en at 1a2b3c``."""
 

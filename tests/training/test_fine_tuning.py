@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from models.bundle.bundle import Bundle
 from models.importing.importing import import_model
 from tests.support.checkpoints import sentences, write_marian
 from training import checkpoint
-from training.averaged import interpolate
+from training.averaged import averaged_network, interpolated
 from training.cli import main
 from training.data.corpus import CorpusError, Pair, read_lines
 from training.fine_tuning import (
@@ -158,16 +159,11 @@ def test_the_command_performs_all_hops_and_compares_both_bundles_in_every_direct
     compared: list[object] = []
     performed = taken("train", "average", "evaluate", "export")
     monkeypatch.setattr(
-        "training.averaged.interpolate",
-        lambda run, initial, share: performed.append(f"{share} of {len(initial)}"),
-    )
-    monkeypatch.setattr(
         "training.commands.report.perform",
         lambda options: compared.extend(
             [options.systems, options.test, (options.source, options.target)]
         ),
     )
-    _, weights = read_network(Bundle.open(COMMITTED))
     corpora = tmp_path / "corpora"
     (corpora / "tatoeba").mkdir(parents=True)
     for part, pairs in (("train", PAIRS[200:]), ("test", PAIRS[100:200])):
@@ -177,7 +173,7 @@ def test_the_command_performs_all_hops_and_compares_both_bundles_in_every_direct
     command = ["fine-tune", "general-de-en", f"--data={memory}", "-o", "mine"]
     command += [f"--corpora={corpora}", f"--runs={tmp_path / 'runs'}", f"--bundles={BUNDLES}"]
     assert main(command) == 0
-    assert performed == ["train", "average", f"0.5 of {len(weights)}", "evaluate", "export"]
+    assert performed == ["train", "average", "evaluate", "export"]
     assert compared == [
         [str(COMMITTED), str(BUNDLES / "mine")],
         [f"{OWN}/test", f"{GENERAL}/test"],
@@ -192,7 +188,8 @@ def test_the_command_performs_all_hops_and_compares_both_bundles_in_every_direct
     assert (run.path / "tokenizer.model").read_bytes() == (
         COMMITTED / "tokenizer.model"
     ).read_bytes()
-    assert read_recipe(run.derived).initial == str(COMMITTED)
+    derived = read_recipe(run.derived)
+    assert (derived.initial, derived.strength) == (str(COMMITTED), 0.5)
 
 
 def test_without_general_text_the_command_says_what_may_be_forgotten(
@@ -203,7 +200,6 @@ def test_without_general_text_the_command_says_what_may_be_forgotten(
     taken: Callable[..., list[str]],
 ) -> None:
     taken("prepare", "train", "average", "evaluate", "export", "report")
-    monkeypatch.setattr("training.averaged.interpolate", lambda run, initial, share: None)
     command = ["fine-tune", str(COMMITTED), f"--data={memory}", "-o", "mine"]
     command += [f"--runs={tmp_path / 'runs'}", f"--corpora={tmp_path}"]
     assert main(command) == 0
@@ -241,9 +237,22 @@ def test_invalid_options_are_refused_before_any_work(
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_averaged_weights_move_towards_those_of_the_start(tmp_path: Path) -> None:
+def test_averaged_weights_move_towards_those_of_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run = RunDirectory(tmp_path)
-    checkpoint.save({"network": {"a": torch.tensor([4.0])}, "last": "b"}, run.averaged)
-    interpolate(run, {"a": torch.tensor([0.0])}, 0.75)
-    document = checkpoint.load(run.averaged)
-    assert document["network"]["a"].item() == 3.0 and document["last"] == "b"
+    own = Divided(train=1_000, valid=100, test=200, words=20_000)
+    recipe = recipe_for("mine", Bundle.open(COMMITTED), ("de", "en"), own, None, strength=0.75)
+    monkeypatch.setattr("training.checkpoint.restore", lambda document: None)
+    initial = {"a": torch.tensor([0.0])}
+    monkeypatch.setattr("training.averaged.initial_weights", lambda *arguments: initial)
+    document = {"network": {"a": torch.tensor([4.0])}, "last": "b"}
+    mixed = interpolated(document, recipe, run, tmp_path)
+    assert mixed["network"]["a"].item() == 3.0 and mixed["last"] == "b"
+    assert interpolated(document, replace(recipe, strength=1.0), run, tmp_path) is document
+    # The hops that follow notice an average of another strength.
+    checkpoint.save(mixed, run.averaged)
+    with pytest.raises(checkpoint.CheckpointError, match="training average"):
+        averaged_network(run, strength=1.0)
+    with pytest.raises(InvalidRecipe, match="initial"):
+        replace(recipe, initial=None)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import signal
 from collections.abc import Callable
 from multiprocessing.context import ForkServerContext
@@ -34,8 +35,8 @@ MOMENTS: dict[str, tuple[object, str, int]] = {
     "divided": (prepare, "perform", 1),
     "half prepared": (preparation, "_replace", 1),
     "training": (checkpoint, "prune", 1),
-    "averaged": (averaged, "interpolate", 1),
-    "interpolated": (evaluate, "perform", 1),
+    "averaging": (averaged, "interpolated", 1),
+    "averaged": (evaluate, "perform", 1),
     "evaluated": (export, "perform", 1),
     "publishing": (bundles, "_publish", 1),
     "published": (report, "perform", 1),
@@ -84,6 +85,15 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
+def run_derived(directory: Path) -> None:
+    torch.set_num_threads(1)
+    mine = directory / "runs" / "mine"
+    shutil.rmtree(directory / "bundles" / "mine")
+    command = ["run", str(mine / "derived.json"), f"--data={mine / 'corpora'}", "--threads=1"]
+    command += [f"--bundles={directory / 'bundles'}", f"--runs={directory / 'runs'}"]
+    raise SystemExit(main(command))
+
+
 def finish(context: ForkServerContext, directory: Path, moment: str | None = None) -> int | None:
     process = context.Process(target=fine_tune, args=(directory, moment))
     process.start()
@@ -103,7 +113,9 @@ def unbroken(context: ForkServerContext, places: Path) -> str:
     """The version of the bundle, which its weights determine."""
     directory = begun(places, "unbroken")
     assert finish(context, directory) == 0
-    return Bundle.open(directory / "bundles" / "mine").manifest.version
+    manifest = Bundle.open(directory / "bundles" / "mine").manifest
+    assert manifest.provenance.strength == 0.5
+    return manifest.version
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
@@ -119,3 +131,16 @@ def test_killed_command_publishes_nothing_and_resumes_to_the_same_weights(
     assert finish(context, directory) == 0
     assert Bundle.open(mine).manifest.version == unbroken
     assert {path.name: sha256_of(path) for path in start.iterdir()} == before
+
+
+def test_run_of_the_derived_recipe_publishes_the_bundle_of_the_command(
+    context: ForkServerContext, places: Path, unbroken: str
+) -> None:
+    process = context.Process(target=run_derived, args=(places / "unbroken",))
+    process.start()
+    process.join(PATIENCE_SECONDS)
+    assert process.exitcode == 0
+    mine = Bundle.open(places / "unbroken" / "bundles" / "mine")
+    assert mine.manifest.version == unbroken
+    assert mine.shortlist() is None
+    assert mine.manifest.provenance.strength == 0.5

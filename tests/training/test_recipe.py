@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from dataclasses import asdict, replace
@@ -252,6 +253,19 @@ def test_any_field_can_be_set() -> None:
     assert overridden(tiny, ["decoding.length_penalty=0.5"]).decoding["length_penalty"] == 0.5
     assert overridden(tiny, ["name=1", 'data.source="de"']).name == "1"
     assert overridden(tiny, ["optimisation.betas=[0.8, 0.9]"]).optimisation.betas == (0.8, 0.9)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        ["network.width=66", "network.heads=6"],
+        ["optimisation.schedule=wsd", "optimisation.decay=3", "optimisation.peak_learning_rate=1"],
+        ["average=10", "budget.keep_checkpoints=10", "name=7"],
+    ],
+)
+def test_settings_that_depend_on_one_another_are_applied_in_any_order(settings: list[str]) -> None:
+    orders = [overridden(tiny_recipe(), order) for order in itertools.permutations(settings)]
+    assert all(each == orders[0] != tiny_recipe() for each in orders)
 
 
 @pytest.mark.parametrize(

@@ -18,9 +18,16 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def perform(job: Job) -> None:
-    from training.averaged import average, take_best
+    from training.averaged import Document, average, interpolated, take_best
 
+    recipe = job.recipe
+
+    def finish(document: Document) -> Document:
+        return interpolated(document, recipe, job.run, job.options.bundles)
+
+    towards = "" if recipe.strength == 1 else f"; strength {recipe.strength}: the remainder initial"
     if job.options.best:
-        print(f"took step {take_best(job.run)}, which validated best")
+        print(f"took step {take_best(job.run, finish)}, which validated best{towards}")
     else:
-        print(f"averaged steps {', '.join(map(str, average(job.run, job.recipe.average)))}")
+        steps = ", ".join(map(str, average(job.run, recipe.average, finish)))
+        print(f"averaged steps {steps}{towards}")

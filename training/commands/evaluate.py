@@ -11,7 +11,8 @@ def perform(job: Job) -> None:
     from training.averaged import averaged_network
     from training.evaluation.hop import evaluate
 
-    network, device = averaged_network(job.run), device_of(job.options)
+    network = averaged_network(job.run, job.recipe.strength)
+    device = device_of(job.options)
     evaluation = evaluate(job.recipe, job.run, network, job.options.data, device)
     for direction in evaluation.directions:
         print(f"{evaluation.test_set}, {direction}")

@@ -21,7 +21,7 @@ def perform(job: Job) -> None:
     bundle, proof = export(
         job.recipe,
         job.run,
-        averaged_network(job.run),
+        averaged_network(job.run, job.recipe.strength),
         job.options.bundles,
         job.options.data,
         tuple(job.options.precisions),

@@ -11,7 +11,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from training.commands import Commands, average, evaluate, export, prepare, report, train
+from training.commands import Commands, report, run, train
 from training.commands.options import Job, add_device, add_precisions, positive
 from training.data import default_data_directory
 
@@ -95,28 +95,29 @@ def perform(options: argparse.Namespace) -> None:
     path = find_translator(options.start, options.bundles)
     if (options.bundles / options.name).resolve() == path.resolve():
         raise InvalidRecipe(f"-o {options.name} is the bundle to start from; choose another name")
-    run = RunDirectory(options.runs / options.name)
+    directory = RunDirectory(options.runs / options.name)
     published = options.bundles / options.name
-    if published.exists() and not run.averaged.exists():
+    if published.exists() and not directory.averaged.exists():
         raise InvalidRecipe(
-            f"{published} exists, and {run.path} has not made it; choose another name, so that "
-            "either version can be served"
+            f"{published} exists, and {directory.path} has not made it; choose another name, so "
+            "that either version can be served"
         )
     bundle = Bundle.open(path)
     languages = direction_from(bundle, options.source)
     require_trainable(bundle, languages)
-    with locked(run):
-        _fine_tune(options, run, bundle, languages)
+    with locked(directory):
+        _fine_tune(options, directory, bundle, languages)
 
 
 def _fine_tune(
-    options: argparse.Namespace, run: RunDirectory, bundle: Bundle, languages: tuple[str, str]
+    options: argparse.Namespace,
+    directory: RunDirectory,
+    bundle: Bundle,
+    languages: tuple[str, str],
 ) -> None:
     from dataclasses import replace
 
-    from training.averaged import interpolate
     from training.data.memories import Memory
-    from training.data.prepare import is_prepared
     from training.disk import writing
     from training.fine_tuning import (
         GENERAL,
@@ -129,9 +130,8 @@ def _fine_tune(
         recipe_for,
         sample_general,
     )
-    from training.initial.bundle_weights import read_network
 
-    corpora = run.path / "corpora"
+    corpora = directory.path / "corpora"
     memories = [Memory(each, *languages) for each in options.memories]
     own = divide(new_pairs(memories), corpora / OWN, *languages)
     for memory in memories:
@@ -157,19 +157,16 @@ def _fine_tune(
             else "no general text: the model may forget other subjects; name some with --general"
         )
     )
-    recipe = recipe_for(options.name, bundle, languages, own, general)
+    recipe = recipe_for(options.name, bundle, languages, own, general, options.strength)
     if options.steps is not None:
         recipe = replace(recipe, budget=replace(recipe.budget, steps=options.steps))
-    with writing(run.path):
-        run.derived.write_text(json.dumps(recipe.to_dict(), indent=2) + "\n", encoding="utf-8")
+    with writing(directory.path):
+        directory.derived.write_text(
+            json.dumps(recipe.to_dict(), indent=2) + "\n", encoding="utf-8"
+        )
 
-    hop_options = {**vars(options), "data": corpora, "best": False}
-    job = Job(recipe, run, argparse.Namespace(**hop_options))
-    for hop in (prepare, train, average, evaluate, export):
-        if hop is not prepare or not is_prepared(recipe, run, corpora):
-            hop.perform(job)
-        if hop is average:
-            interpolate(run, read_network(bundle)[1], options.strength)
+    hop_options = argparse.Namespace(**{**vars(options), "data": corpora, "best": False})
+    run.perform_hops(Job(recipe, directory, hop_options))
     report.perform(
         argparse.Namespace(
             systems=[str(bundle.path), str(options.bundles / options.name)],
@@ -180,7 +177,7 @@ def _fine_tune(
             data=corpora,
             beam_size=None,
             threads=options.threads,
-            output=run.path / "report.html",
+            output=directory.path / "report.html",
         )
     )
     print(

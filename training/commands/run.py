@@ -24,7 +24,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def perform(job: Job) -> None:
-    """Perform every hop; finished translations and preparation are kept."""
+    """Perform every hop; finished translations and preparation are kept.
+
+    Without ``recipe.shortlist`` no shortlist is built.
+    """
     from training.evaluation.network import bitext_of
     from training.loop.distributed import is_distributed
     from training.run_lock import locked
@@ -38,14 +41,17 @@ def perform(job: Job) -> None:
     for direction in job.recipe.data.directions:
         bitext_of(job.recipe.data.test, job.recipe.data, direction, job.options.data)
     with locked(job.run):
-        _perform_hops(job)
+        perform_hops(job)
 
 
-def _perform_hops(job: Job) -> None:
+def perform_hops(job: Job) -> None:
+    """Perform every hop that the recipe needs; the caller has locked the run."""
     from training.data.prepare import is_prepared
 
     for hop in HOPS:
         if hop is prepare and is_prepared(job.recipe, job.run, job.options.data):
             logger.info("%s is prepared", job.run.path)
-        elif hop is not translate or any(corpus.translated for corpus in job.recipe.data.train):
+        elif hop is translate and not any(corpus.translated for corpus in job.recipe.data.train):
+            continue
+        elif hop is not shortlist or job.recipe.shortlist:
             hop.perform(job)

@@ -36,7 +36,7 @@ def perform(job: Job) -> None:
     tuning = tune(
         job.recipe,
         job.run,
-        averaged_network(job.run),
+        averaged_network(job.run, job.recipe.strength),
         job.options.data,
         device_of(job.options),
         beam_sizes=job.options.beam_sizes,

@@ -76,6 +76,7 @@ def export(
             created=today(),
             data=data_of(recipe, run),
             description=recipe.description,
+            strength=recipe.strength,
         ),
         shortlist=run.shortlist if run.shortlist.exists() else None,
     )

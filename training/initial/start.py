@@ -35,10 +35,19 @@ _OF_TARGET_PIECES = ("target_embedding.tokens.weight", "generator.weight", "gene
 def start_from(recipe: Recipe, run: RunDirectory, network: Transformer, bundles: Path) -> None:
     """Load the weights of the run or bundle that the recipe starts from into ``network``.
 
+    Raises as ``initial_weights``.
+    """
+    network.load_state_dict(initial_weights(recipe, run, network, bundles))
+
+
+def initial_weights(
+    recipe: Recipe, run: RunDirectory, network: Transformer, bundles: Path
+) -> dict[str, Tensor]:
+    """The state dict of the run or bundle that the recipe starts from, for ``network``.
+
     ``with_pieces_of`` adapts weights with another vocabulary, ``grown`` those of a smaller network
-    if the recipe grows it. ``bundles`` is the directory in which the recipe may name a bundle.
-    Raises ``InvalidRecipe`` if there are no weights, if they are of another network, or if ``run``
-    was prepared for another run or bundle.
+    if the recipe grows it. ``bundles`` is the directory in which the recipe may name a bundle. Raises ``InvalidRecipe`` if there are no weights, if they are of
+    another network, or if ``run`` was prepared for another run or bundle.
     """
     pretrained = find_pretrained(recipe, run, bundles)
     report = json.loads(run.report.read_text(encoding="utf-8"))
@@ -55,7 +64,7 @@ def start_from(recipe: Recipe, run: RunDirectory, network: Transformer, bundles:
         weights = with_pieces_of(run.tokenizers(), pretrained.tokenizers(), weights)
     if recipe.grow:
         weights = grown(weights, config, network)
-    network.load_state_dict(weights)
+    return weights
 
 
 def with_pieces_of(
