@@ -7,7 +7,7 @@ import gzip
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -35,7 +35,7 @@ class Shouter:
     """Fake translator."""
 
     async def translate(
-        self, request: TranslateRequest, deliver: Callable[[Part], None] | None, turn: None
+        self, request: TranslateRequest, deliver: Callable[[Part], None] | None, **_: Any
     ) -> list[Shouted]:
         if "long" in request.texts:
             raise SentenceTooLong(9, 5)
@@ -74,11 +74,11 @@ class Meeting(Shouter):
         self.two = asyncio.Barrier(2)
 
     async def translate(
-        self, request: TranslateRequest, deliver: Callable[[Part], None] | None, turn: None
+        self, request: TranslateRequest, deliver: Callable[[Part], None] | None, **_: Any
     ) -> list[Shouted]:
         async with asyncio.timeout(10):
             await self.two.wait()
-        return await super().translate(request, deliver, turn)
+        return await super().translate(request, deliver)
 
 
 async def test_blocks_of_a_shard_are_translated_concurrently(tmp_path: Path) -> None:

@@ -46,8 +46,9 @@ def initial_weights(
     """The state dict of the run or bundle that the recipe starts from, for ``network``.
 
     ``with_pieces_of`` adapts weights with another vocabulary, ``grown`` those of a smaller network
-    if the recipe grows it. ``bundles`` is the directory in which the recipe may name a bundle. Raises ``InvalidRecipe`` if there are no weights, if they are of
-    another network, or if ``run`` was prepared for another run or bundle.
+    if the recipe grows it. ``bundles`` is the directory in which the recipe may name a bundle.
+    Raises ``InvalidRecipe`` if there are no weights, if they are of another network, or if ``run``
+    was prepared for another run or bundle.
     """
     pretrained = find_pretrained(recipe, run, bundles)
     report = json.loads(run.report.read_text(encoding="utf-8"))
