@@ -36,13 +36,14 @@ MAY_IMPORT = {
         "models.reference",
         "models.transformer.config",
     },
-    "models.fetching": {"models.fetching"},
+    "models.fetching": {"models.fetching", "models.zstandard"},
     "models.importing": {
         "models.importing",
         "models.bundle",
         "models.export",
         "models.reference",
         "models.transformer.config",
+        "models.zstandard",
     },
     "training": {"training", "models"},
     "service": {

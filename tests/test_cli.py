@@ -216,6 +216,9 @@ def start(*program: str) -> subprocess.Popen[bytes]:
     )
 
 
+LISTENS = re.compile("^Dragoman listens on (.*)")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("sent", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
 def test_server_prints_its_address_and_stops_without_errors(
@@ -223,8 +226,9 @@ def test_server_prints_its_address_and_stops_without_errors(
 ) -> None:
     with start("-m", "service", "serve", "--bundles", str(tmp_path), "--port", "0") as server:
         assert server.stderr is not None
-        address = server.stderr.readline().decode().removeprefix("Dragoman listens on ").strip()
         try:
+            lines = iter(server.stderr.readline, b"")
+            (address,) = next(found for line in lines if (found := LISTENS.findall(line.decode())))
             with httpx.Client(base_url=address) as client:
                 response = client.get("/livez")
                 assert response.status_code == 200

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
-import zstandard
 
 from models.fetching.download import download, read_whole
 from models.fetching.errors import FetchFailed
+from models.zstandard import WINDOW, zstd
 
 SUPPORTED_MAJOR = (1, 2)
 """Major versions of models that can be imported."""
@@ -157,7 +157,7 @@ def _fetch(file: File, link: str, directory: Path) -> None:
         if digest != file.sha256:
             raise FetchFailed(f"{link} has another hash than Mozilla's index says; it was deleted")
         unpacked.rename(path)
-    except zstandard.ZstdError as error:
+    except (zstd.ZstdError, EOFError) as error:
         raise FetchFailed(f"{link} is damaged, and was deleted: {error}") from error
     finally:
         # After a failure, another attempt fetches it anew.
@@ -168,9 +168,8 @@ def _fetch(file: File, link: str, directory: Path) -> None:
 def _unpack(packed: Path, unpacked: Path) -> str:
     """Unpacks a file; returns the SHA-256 of its content."""
     hashed, size = hashlib.sha256(), 0
-    unpacker = zstandard.ZstdDecompressor(max_window_size=1 << 27)
-    with packed.open("rb") as source, unpacked.open("wb") as target:
-        for chunk in unpacker.read_to_iter(source, write_size=_CHUNK):
+    with zstd.ZstdFile(packed, options=WINDOW) as source, unpacked.open("wb") as target:
+        while chunk := source.read(_CHUNK):
             size += len(chunk)
             if size > LARGEST_FILE:
                 raise FetchFailed(f"{packed.name} unpacks to more than {LARGEST_FILE} bytes")

@@ -8,14 +8,11 @@ import zlib
 from pathlib import Path
 from typing import IO
 
-import zstandard
-
 from models.importing.refusals import NotACheckpoint
+from models.zstandard import WINDOW, zstd
 
 SUFFIXES = ("", ".gz", ".zst")
 """Suffixes of a file as it is, and packed."""
-_LARGEST_WINDOW = 1 << 27
-"""Bytes that a Zstandard frame may refer back; those of Mozilla need 8 MiB."""
 _CHUNK = 1 << 20
 
 
@@ -34,16 +31,15 @@ def read_unpacked(path: Path, largest: int) -> bytes:
                 case ".gz":
                     content = bytes(_gunzipped(file, largest))
                 case ".zst":
-                    unpacker = zstandard.ZstdDecompressor(max_window_size=_LARGEST_WINDOW)
-                    with unpacker.stream_reader(file, read_across_frames=True) as unpacked:
-                        content = bytes(_read(unpacked, largest))
+                    with zstd.ZstdFile(file, options=WINDOW) as unpacked:
+                        content = unpacked.read(largest + 1)
                 case _:
                     content = file.read(largest + 1)
     except FileNotFoundError as error:
         raise NotACheckpoint(f"{path.parent} has no {path.name}") from error
     except OSError as error:
         raise NotACheckpoint(f"{path} cannot be read: {error.strerror or error}") from error
-    except (zlib.error, EOFError, zstandard.ZstdError) as error:
+    except (zlib.error, EOFError, zstd.ZstdError) as error:
         raise NotACheckpoint(f"{path} is damaged: {error}") from error
     if len(content) > largest:
         raise NotACheckpoint(f"{path} has more than {largest} bytes")
@@ -58,11 +54,4 @@ def _gunzipped(file: IO[bytes], largest: int) -> bytearray:
         if not packed:
             raise EOFError("it ends within its packed data")
         content += unpacker.decompress(packed, _CHUNK)
-    return content
-
-
-def _read(unpacked: zstandard.ZstdDecompressionReader, largest: int) -> bytearray:
-    content = bytearray()
-    while len(content) <= largest and (chunk := unpacked.read(_CHUNK)):
-        content += chunk
     return content

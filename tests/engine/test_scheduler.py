@@ -72,7 +72,7 @@ def test_admissions_to_a_busy_batch_are_gathered(
     found = []
     for count in arriving:
         for _ in range(count):
-            scheduler.add(Sequence(scheduler.books.accepted, (5,), long))
+            scheduler.add(Sequence(scheduler.outcomes.accepted, (5,), long))
         before = len(scheduler.running)
         step(scheduler, backend)
         found.append(len(scheduler.running) - before)

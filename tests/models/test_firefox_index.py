@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import zstandard
 
 from models.fetching import firefox
 from models.fetching.catalogue import (
@@ -19,6 +18,7 @@ from models.fetching.catalogue import (
 )
 from models.fetching.errors import FetchFailed
 from models.fetching.firefox import FirefoxModel, fetch_model, find, read_records
+from models.zstandard import zstd
 from tests.support.firefox_index import publish, records_of
 from tests.support.hub import Hub, running_hub
 
@@ -50,7 +50,7 @@ def test_interrupted_download_is_resumed_verified_and_kept(
 ) -> None:
     model = find(read_records(publish(hub, *records_of(hub, files, ("de", "en")))), "de-en")
     packed = f"models/2.0-{MODEL}.zst"
-    hub.files[packed] = zstandard.ZstdCompressor(level=1, write_checksum=True).compress(CONTENT)
+    hub.files[packed] = zstd.compress(CONTENT, options={zstd.CompressionParameter.checksum_flag: 1})
     hub.cut[packed] = 100
     with pytest.raises(FetchFailed, match=r"de-en cannot be fetched: .* continues where"):
         fetch(hub, model, tmp_path / "downloads")
@@ -71,7 +71,7 @@ def test_wrong_hashes_damaged_and_missing_files_are_named_and_deleted(
     packed = f"models/2.0-{MODEL}.zst"
     good = hub.files[packed]
     for content, complaint in (
-        (zstandard.compress(b"other"), "another hash than Mozilla's index says"),
+        (zstd.compress(b"other"), "another hash than Mozilla's index says"),
         (b"no frame at all", "is damaged, and was deleted"),
         (None, "404"),
     ):

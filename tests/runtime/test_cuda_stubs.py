@@ -49,7 +49,9 @@ def run(module: str, *arguments: str, **host: str) -> str:
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stderr[-2000:]
+    # Shown where the caller's assertions fail.
+    sys.stderr.write(done.stderr)
+    assert done.returncode == 0
     return done.stdout
 
 

@@ -7,8 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-import zstandard
-
+from models.zstandard import zstd
 from tests.support.hub import Hub
 
 KINDS = {"model": "model", "vocab": "vocab", "srcvocab": "srcvocab", "trgvocab": "trgvocab"}
@@ -22,7 +21,7 @@ def records_of(
     for file in sorted(directory.iterdir()):
         kind = KINDS.get(file.name.partition(".")[0], "lex")
         location = f"models/{version}-{file.name}.zst"
-        hub.files[location] = zstandard.compress(file.read_bytes())
+        hub.files[location] = zstd.compress(file.read_bytes())
         record = {
             "name": file.name,
             "fileType": kind,

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -25,6 +24,7 @@ from models.importing import marian_binary
 from models.importing.importing import import_model, read_model
 from models.importing.marian_native import is_marian
 from models.importing.refusals import ImportRefused, NotACheckpoint, UnsupportedCheckpoint
+from models.zstandard import zstd
 from tests.support.firefox import FIRST, SIZES, Stored, Written, packed, write_firefox
 
 SMALL = SIZES["small"]
@@ -85,7 +85,7 @@ def test_model_is_imported_from_plain_and_packed_files(
 ) -> None:
     directory = tmp_path / "model"
     original = write_firefox(directory, SMALL, shared=shared, lexical=True)
-    pack = {"": bytes, ".gz": gzip.compress, ".zst": zstandard.compress}[suffix]
+    pack = {"": bytes, ".gz": gzip.compress, ".zst": zstd.compress}[suffix]
     for file in list(directory.iterdir()):
         content = file.read_bytes()
         file.unlink()
@@ -228,7 +228,7 @@ MODEL, LEX = "model.deen.intgemm.alphas.bin", "lex.50.50.deen.s2t.bin"
         (f"{MODEL}.gz", b"\x1f\x8b", "is damaged"),
         (f"{MODEL}.zst", b"(\xb5/\xfd", "is damaged|no model"),
         (f"{MODEL}.gz", gzip.compress(bytes(2 << 20)), "has more than 1048576 bytes"),
-        (f"{MODEL}.zst", zstandard.compress(bytes(2 << 20)), "has more than 1048576 bytes"),
+        (f"{MODEL}.zst", zstd.compress(bytes(2 << 20)), "has more than 1048576 bytes"),
         (LEX, b"", "is no shortlist"),
         (LEX, struct.pack("<6Q", 1, 0, 0, 0, 0, 0), "begins with 0x1"),
         (LEX, struct.pack("<6Q", 0xF11A48D5013417F5, 0, 0, 0, 1 << 61, 0), "offsets and 0 ids"),
