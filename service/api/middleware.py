@@ -380,6 +380,35 @@ async def _discard_body(scope: Scope, receive: Receive) -> None:
         return
 
 
+class PatientBody:
+    """A request's body, waited for as long as ``BODY_SECONDS`` says, from its construction on."""
+
+    def __init__(self, receive: Receive, seconds: float = BODY_SECONDS) -> None:
+        self._receive = receive
+        self._seconds = seconds
+        self._clock = asyncio.get_running_loop().time
+        self._started = self._clock()
+        self._complete = False
+        self.received = 0
+        """Bytes."""
+        self.too_slow = False
+
+    async def receive(self) -> Message:
+        """The next ASGI message; raises ``BodyTooSlow``."""
+        if self._complete:
+            return await self._receive()
+        latest = self._started + self._seconds + self.received / BODY_BYTES_PER_SECOND
+        try:
+            async with asyncio.timeout_at(min(latest, self._clock() + self._seconds)):
+                message = await self._receive()
+        except TimeoutError:
+            self.too_slow = True
+            raise BodyTooSlow from None
+        self._complete = not message.get("more_body", False)
+        self.received += len(message.get("body", b""))
+        return message
+
+
 class BodyLimit:
     """Refuses large bodies, by their announced length or as they arrive, and slow bodies.
 
@@ -411,30 +440,16 @@ class BodyLimit:
         if announced.isdecimal() and int(announced) > most:
             await self._refuse(scope, receive, send, most, closing="expect" in headers)
             return
-        clock = asyncio.get_running_loop().time
-        started = clock()
-        received = 0
-        complete = too_slow = False
+        body = PatientBody(receive, self.seconds)
 
         async def receive_limited() -> Message:
-            nonlocal received, complete, too_slow
-            if complete:
-                return await receive()
-            latest = started + self.seconds + received / BODY_BYTES_PER_SECOND
-            try:
-                async with asyncio.timeout_at(min(latest, clock() + self.seconds)):
-                    message = await receive()
-            except TimeoutError:
-                too_slow = True
-                raise BodyTooSlow from None
-            complete = not message.get("more_body", False)
-            received += len(message.get("body", b""))
-            if received > most:
+            message = await body.receive()
+            if message["type"] == "http.request" and body.received > most:
                 raise BodyTooLarge(most)
             return message
 
         async def send_closing(message: Message) -> None:
-            if message["type"] == "http.response.start" and too_slow:
+            if message["type"] == "http.response.start" and body.too_slow:
                 MutableHeaders(scope=message)["connection"] = "close"
             await send(message)
 

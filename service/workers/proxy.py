@@ -1,19 +1,22 @@
 """ASGI app of a worker that passes requests on to the owner, as HTTP over its Unix socket.
 
 Requests and answers stream. A hang-up closes the connection to the owner, which cancels the
-request there. A request whose owner is gone is answered 503.
+request there. A request whose owner is gone is answered 503. The patience with bodies is that of
+the owner, whose own answer to a slow body would be read only after the body.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import httpx
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import Message, Receive, Scope, Send
 
-from service.api.middleware import CancelOnHangUp, Cors
+from service.api.errors import REFUSALS, BodyTooSlow
+from service.api.middleware import BODY_SECONDS, CancelOnHangUp, Cors, PatientBody
 from service.api.responses import Json, error_body_for
 from service.workers.owner_link import GONE
 
@@ -26,8 +29,9 @@ _FORWARDED = (b"forwarded", b"x-forwarded-for", b"x-forwarded-proto")
 
 
 class Proxy:
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, body_seconds: float = BODY_SECONDS) -> None:
         """``path`` is the Unix socket of the owner."""
+        self._body_seconds = body_seconds
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=64)
         self._transport = httpx.AsyncHTTPTransport(uds=str(path), limits=limits, retries=1)
         self._watched = CancelOnHangUp(self._pass_on)
@@ -43,6 +47,7 @@ class Proxy:
         await self._transport.aclose()
 
     async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
+        receive = PatientBody(receive, self._body_seconds).receive
         request = Request(scope, receive)
         begun = False
         forwarded = _forwarded(request)
@@ -59,13 +64,26 @@ class Proxy:
             finally:
                 await answer.aclose()
             await send({"type": "http.response.body", "body": b""})
+        except BodyTooSlow as error:
+            await _refuse(scope, receive, send, REFUSALS[BodyTooSlow].status, str(error))
         except httpx.TransportError:
             # An answer that has begun cannot be replaced; the server aborts it.
-            if begun:
-                return
-            body = error_body_for(scope["path"], GONE)
-            headers = {"Retry-After": "1", "Connection": "close"}
-            await Cors(Json(body, 503, headers=headers))(scope, receive, send)
+            if not begun:
+                await _refuse(scope, receive, send, 503, GONE, {"Retry-After": "1"})
+
+
+async def _refuse(
+    scope: Scope,
+    receive: Receive,
+    send: Send,
+    status: int,
+    message: str,
+    headers: Mapping[str, str] = MappingProxyType({}),
+) -> None:
+    """Answer with an error and close the connection."""
+    body = error_body_for(scope["path"], message)
+    answer = Json(body, status, headers={**headers, "Connection": "close"})
+    await Cors(answer)(scope, receive, send)
 
 
 def _forwarded(request: Request) -> httpx.Request:

@@ -20,6 +20,7 @@ from service.state.database import FILE_NAME, Database
 from service.state.keys import KeyStore
 from service.translation import translator
 from service.workers.messages import Close, Decode, FromWorker
+from service.workers.proxy import Proxy
 from service.workers.worker import WorkerApp
 from tests.support.books import accepted, assert_no_sentence_is_left, outcomes, read_books
 from tests.support.fronts import open_shouting, owning, ready, worker_of
@@ -320,6 +321,24 @@ async def test_request_without_an_owner_is_answered_with_503_until_it_is_back(
         await ready(app)
         assert (await client.post("/translate", json=PLAIN)).status_code == 200
     await opened.__aexit__(None, None, None)
+
+
+async def test_stalled_body_of_a_request_that_is_passed_on_is_answered_with_408(
+    worker: tuple[WorkerApp, httpx.AsyncClient], service: Service, owner: Path
+) -> None:
+    app, client = worker
+    await app.proxy.close()
+    app.proxy = Proxy(owner, body_seconds=0.01)
+
+    async def pieces() -> AsyncIterator[bytes]:
+        yield b"{"
+        await asyncio.sleep(60)
+
+    answer = await client.post("/v2/glossaries", content=pieces())
+    assert (answer.status_code, answer.headers["connection"]) == (408, "close")
+    # The owner waits for the rest no longer.
+    while service.drain.running:
+        await asyncio.sleep(0.01)
 
 
 async def test_cancelled_request_is_cancelled_in_the_owner(
