@@ -22,6 +22,7 @@ from service.state.database import Database
 from service.state.keys import KeyStore
 from tests.models.tiny import MANIFEST, tiny_files
 from tests.support.programs import python
+from tests.support.server import LISTENS
 from tests.support.toy import put_broken_bundle, put_bundle
 
 
@@ -216,9 +217,6 @@ def start(*program: str) -> subprocess.Popen[bytes]:
     )
 
 
-LISTENS = re.compile("^Dragoman listens on (.*)")
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(("sent", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
 def test_server_prints_its_address_and_stops_without_errors(
@@ -228,7 +226,7 @@ def test_server_prints_its_address_and_stops_without_errors(
         assert server.stderr is not None
         try:
             lines = iter(server.stderr.readline, b"")
-            (address,) = next(found for line in lines if (found := LISTENS.findall(line.decode())))
+            address = next(found[1] for line in lines if (found := LISTENS.match(line.decode())))
             with httpx.Client(base_url=address) as client:
                 response = client.get("/livez")
                 assert response.status_code == 200

@@ -6,7 +6,6 @@ Skipped without ``build/cuda-stubs``, as ``test_cuda_stubs`` is.
 from __future__ import annotations
 
 import json
-import re
 import signal
 import subprocess
 import sys
@@ -21,6 +20,7 @@ from typing import Any
 import pytest
 
 from tests.runtime.test_cuda_stubs import ROOT, environment, pytestmark, run
+from tests.support.server import LISTENS
 
 __all__ = ["pytestmark"]
 
@@ -124,7 +124,7 @@ def serving(tmp_path: Path, **host: str) -> Iterator[tuple[subprocess.Popen[str]
             text=True,
         )
     try:
-        while not (found := re.search(r"listens on (\S+)", log.read_text(encoding="utf-8"))):
+        while not (found := LISTENS.search(log.read_text(encoding="utf-8"))):
             assert process.poll() is None, log.read_text(encoding="utf-8")
             time.sleep(0.05)
         yield process, found[1], log

@@ -10,6 +10,7 @@ import argparse
 import asyncio
 import contextlib
 import os
+import re
 import resource
 import subprocess
 import sys
@@ -97,6 +98,10 @@ def main() -> int:
     return cli.main(["serve", *of_cli])
 
 
+LISTENS = re.compile(r"^Dragoman listens on (\S+)$", re.MULTILINE)
+"""The line with which a server prints its address."""
+
+
 @dataclass(frozen=True, slots=True)
 class Server:
     """A running ``python -m tests.support.server``."""
@@ -145,12 +150,10 @@ def running(
 
 
 def _port(process: subprocess.Popen[bytes], log: Path) -> int:
-    while True:
-        for line in log.read_text(encoding="utf-8").splitlines():
-            if line.startswith("Dragoman listens on "):
-                return int(line.rsplit(":", 1)[1])
+    while not (found := LISTENS.search(log.read_text(encoding="utf-8"))):
         assert process.poll() is None, log.read_text(encoding="utf-8")
         time.sleep(0.02)
+    return int(found[1].rsplit(":", 1)[1])
 
 
 if __name__ == "__main__":
