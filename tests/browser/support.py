@@ -52,6 +52,11 @@ class Visit:
         self.page.goto(f"{self.address}{fragment}")
         sync_api.expect(self.find("#target-language")).to_be_enabled()
 
+    def pause_clock(self) -> None:
+        """Stop the page's timers before it is opened; ``page.clock.run_for`` lets time pass."""
+        self.page.clock.install()
+        self.page.clock.pause_at("2100-01-01")
+
     def find(self, selector: str) -> Any:
         return self.page.locator(selector)
 
@@ -83,6 +88,7 @@ class Visit:
     def explain(self, text: str = TEXT) -> None:
         """Translate from German to English, open the panel, and wait for its maps."""
         self.open(f"#source=de&target=en&text={text}")
+        sync_api.expect(self.find("#target-text")).not_to_be_empty()
         self.find("#why").click()
         sync_api.expect(self.find("#attention-body")).to_be_visible()
         sync_api.expect(self.find("#attention-body")).to_have_attribute("aria-busy", "false")

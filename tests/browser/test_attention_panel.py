@@ -240,6 +240,31 @@ def test_panel_never_says_that_there_is_no_text_and_shows_loading_maps(visit: Vi
     expect(visit.find("#heat-value")).to_be_empty()
 
 
+def test_why_pressed_while_the_same_text_is_translated_again_shows_its_maps(visit: Visit) -> None:
+    visit.translated()
+    held: list[Any] = []
+    visit.page.route("**/translate", lambda route: held.append(route), times=1)
+    visit.find("#source-text").press("Control+Enter")
+    expect(visit.find("#state")).to_have_text("Translating…")
+    visit.find("#why").click()
+    expect(visit.find("#attention")).to_be_visible()
+    assert "attention" not in held[0].request.post_data_json
+    held[0].continue_()
+    expect(visit.find("#heat-map")).to_be_visible()
+    expect(visit.find("#attention-body")).to_have_attribute("aria-busy", "false")
+
+
+def test_maps_are_current_again_when_the_next_translation_is_undone(visit: Visit) -> None:
+    visit.explain()
+    body = visit.find("#attention-body")
+    visit.page.route("**/translate", lambda route: None, times=1)
+    visit.find("#swap").click()
+    expect(body).to_have_attribute("aria-busy", "true")
+    visit.find("#undo").click()
+    expect(visit.find("#source-text")).to_have_value(TEXT)
+    expect(body).to_have_attribute("aria-busy", "false")
+
+
 def test_evicted_translation_is_reported(visit: Visit) -> None:
     visit.open("#source=de&target=en&text=" + TEXT)
     visit.refuse("translations/*", status=404, json={"error": "no such translation"})

@@ -131,7 +131,7 @@ def test_typing_into_the_translation_keeps_the_terms_of_what_follows(visit: Visi
     target.focus()
     target.evaluate("box => getSelection().collapse(box.firstChild, 1)")
     with visit.page.expect_request(lambda asked: "prefix" in (asked.post_data or "")) as asked:
-        visit.page.keyboard.type(" tall")
+        visit.page.keyboard.insert_text(" tall")
     assert asked.value.post_data_json["prefix"].startswith("A tall")
     assert asked.value.post_data_json["glossary"] == {"Schnee": "powder"}
     expect(target).to_contain_text("A tall")

@@ -23,12 +23,12 @@ def error(message: str, **headers: str) -> dict[str, Any]:
 def test_busy_server_shows_a_countdown_and_is_retried(
     visit: Visit, status: int, message: str
 ) -> None:
-    visit.page.clock.install()
+    visit.pause_clock()
     visit.open(START)
     refusal = error("come back later", **{"retry-after": "7"})
     visit.refuse("translate", status=status, **refusal)
     visit.find("#source-text").fill(TEXT)
-    visit.page.clock.fast_forward(1000)
+    visit.page.clock.run_for(250)
     expect(visit.find("#problem")).to_contain_text(message)
     expect(visit.find("#problem")).to_contain_text("Come back later.")
     expect(visit.find("#problem [data-left]")).to_have_attribute("data-left", "7")

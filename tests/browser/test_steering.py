@@ -81,11 +81,13 @@ def test_word_is_chosen_undone_and_redone_by_keyboard(visit: Visit) -> None:
 
 def test_edited_translation_is_copied_and_undone_and_refusals_are_shown(visitor: Visitor) -> None:
     visit = visitor(permissions=["clipboard-read", "clipboard-write"])
+    visit.pause_clock()
     before = visit.translated()
     target = visit.find("#target-text")
     visit.refuse("translate", status=400, json={"error": "the prefix is too long"})
     target.press("Control+Home")
     visit.page.keyboard.type("Yes: ")
+    visit.page.clock.run_for(400)
     expect(visit.find("#hint")).to_contain_text("not continued: the prefix is too long")
     expect(target).to_have_js_property("textContent", f"Yes: {before}")
     visit.find("#copy").click()
@@ -99,11 +101,14 @@ def test_edited_translation_is_copied_and_undone_and_refusals_are_shown(visitor:
 
 
 def test_typing_into_the_translation_continues_its_sentence(visit: Visit) -> None:
+    visit.pause_clock()
     before = visit.translated(TWO_SENTENCES)
     second = before.split(". ")[1]
     visit.find("#target-text").press("Control+Home")
+    expect(visit.find("#alternatives-place")).to_have_text("sentence 1 of 2")
     with visit.page.expect_request(lambda r: "prefix" in (r.post_data or "")) as sent:
         visit.page.keyboard.type("Several ")
+        visit.page.clock.run_for(400)
     fields = sent.value.post_data_json
     assert fields["prefix"] == "Several "
     assert fields["q"] == TEXT
@@ -116,10 +121,11 @@ def test_typing_into_the_translation_continues_its_sentence(visit: Visit) -> Non
 
 
 def test_deletion_in_the_translation_is_not_written_again(visit: Visit) -> None:
+    visit.pause_clock()
     before = visit.translated()
     visit.find("#target-text").press("Control+End")
     visit.page.keyboard.press("Backspace")
-    visit.page.wait_for_timeout(800)
+    visit.page.clock.run_for(800)
     expect(visit.find("#target-text")).to_have_js_property("textContent", before[:-1])
 
 

@@ -44,17 +44,26 @@ def test_text_is_translated_while_typing_and_older_answers_are_dropped(
 
 
 def test_control_and_enter_translate_at_once(visit: Visit) -> None:
-    visit.page.clock.install()
+    visit.pause_clock()
     visit.open("?source=de&target=en&text=Ein+Hund.")
     expect(visit.find("#target-text")).to_have_text(translation_of(visit, "Ein Hund."))
     visit.find("#source-text").press_sequentially("!")
     assert visit.page.url == visit.address, "the text of the query leaves the address"
-    visit.page.clock.pause_at("2100-01-01")
     before = len(visit.requests_to("translate"))
     visit.find("#source-text").fill(TEXT)
     assert len(visit.requests_to("translate")) == before
     visit.find("#source-text").press("Control+Enter")
     expect(visit.find("#target-text")).to_have_text(translation_of(visit, TEXT))
+
+
+def test_buttons_keep_their_places_when_a_translation_arrives(visit: Visit) -> None:
+    held = []
+    visit.page.route("**/translate", lambda route: held.append(route), times=1)
+    visit.open("#source=de&target=en&text=" + TEXT)
+    place = visit.find("#why").bounding_box()
+    held[0].continue_()
+    expect(visit.find("#target-text")).not_to_be_empty()
+    assert visit.find("#why").bounding_box() == place
 
 
 def test_the_language_of_the_text_is_detected(visit: Visit) -> None:
@@ -96,6 +105,7 @@ def test_translation_is_copied_and_a_shared_link_restores_the_page(
     visitor: Visitor,
 ) -> None:
     visit = visitor(permissions=["clipboard-read", "clipboard-write"])
+    visit.pause_clock()
     visit.open("#source=auto&target=en&text=" + TEXT)
     expect(visit.find("#target-text")).not_to_be_empty()
     visit.find("#share").click()
@@ -161,6 +171,7 @@ def test_clear_and_swap_can_be_undone_and_redone(visit: Visit) -> None:
 def test_html_tags_are_noticed_and_translated_and_copied_as_html(visitor: Visitor) -> None:
     visit = visitor(permissions=["clipboard-read", "clipboard-write"])
     html = "<b>Ein Hund</b> läuft."
+    visit.pause_clock()
     visit.open("#source=de&target=en&text=")
     visit.find("#source-text").fill(html)
     expect(visit.find("#hint")).to_contain_text("This text contains HTML tags.")

@@ -49,27 +49,24 @@ export class Attention {
       this.#sentence.value = sentence;
       this.#showSentence();
     });
-    store.watch(({ why, result }) => ({ why, id: result?.id, own: result?.own && result.sentences, text: result?.translation, inputs: result?.inputs }),
-      () => this.#follow());
+    store.watch((state) => ({ ...shown(state), old: state.running || stale(state) }), ({ old }) => this.#follow(old));
     store.watch((state) => ({ note: noteOf(state) }), ({ note }) => { this.#note.textContent = note; });
-    store.watch((state) => ({ old: state.running || stale(state) }), ({ old }) => {
-      if (old) this.#body.setAttribute("aria-busy", "true");
-    });
   }
 
-  /** Show the result of the state, if the panel is open. */
-  #follow() {
-    const { why, result, running } = this.#store.state;
-    if (why && result && !result.kept && !result.own) {
-      if (!running) this.#wanted();
-    } else if (why && result && !result.id && !result.own) {
-      this.#clear(t("nothingTranslated"));
-    } else if (why && result?.own && !result.sentences) {
-      this.#body.setAttribute("aria-busy", "true");
-    } else if (why && result) {
-      this.#show(subjectOf(this.#server, this.#store.state));
-    } else {
+  /** Show the result of the state, if the panel is open. A result is `old` while another
+      translation runs or is due: what the panel shows of it stays, marked as busy. */
+  #follow(old) {
+    const { why, result } = this.#store.state;
+    if (!why || !result) {
       this.#clear();
+    } else if (old || (result.own && !result.sentences)) {
+      this.#body.setAttribute("aria-busy", "true");
+    } else if (!result.kept && !result.own) {
+      this.#wanted();
+    } else if (!result.id && !result.own) {
+      this.#clear(t("nothingTranslated"));
+    } else {
+      this.#show(subjectOf(this.#server, this.#store.state));
     }
   }
 
@@ -198,6 +195,10 @@ export class Attention {
     this.#words.light(at, light, { side: from, index: this.#wordOf[from][row - before] ?? -1 });
   }
 }
+
+/** Parts of the state that decide which maps the panel shows. */
+const shown = ({ why, result }) =>
+  ({ why, id: result?.id, own: result?.own && result.sentences, text: result?.translation, inputs: result?.inputs });
 
 /** Note of the panel while it has no maps. */
 function noteOf({ why, text, result, error, running, offered }) {
