@@ -195,6 +195,18 @@ def order_of(first: str, second: str, *codes: str) -> tuple[str, str] | None:
     return codes[languages.index(found[0])], codes[languages.index(found[1])]
 
 
+def swapped(pairs: Sequence[Pair], source: str, target: str) -> bool:
+    """Whether most of each side is in the language of the other, with ``lingua``."""
+    wanted = [_language(code) for code in (target, source)]
+    if None in wanted or wanted[0] == wanted[1]:
+        return False
+    detector = LanguageDetectorBuilder.from_languages(*filter(None, wanted)).build()
+    return all(
+        2 * detector.detect_languages_in_parallel_of(list(side)).count(language) > len(side)
+        for side, language in zip(zip(*pairs, strict=True), wanted, strict=True)
+    )
+
+
 def _language(code: str) -> Language | None:
     """``lingua``'s name of a language; ``None`` if it does not support it."""
     iso = getattr(IsoCode639_1, code.partition("-")[0].upper(), None)

@@ -27,6 +27,7 @@ from training.data.cleaning import Cleaner, sides_of
 from training.data.corpus import CorpusError, Pair, read_lines, read_pairs, sides
 from training.data.leaks import TestSet, warnings_of
 from training.data.seen import Seen
+from training.data.plausibility import doubts
 from training.data.shards import IdPair, ShardWriter
 from training.data.tags import source_prefix
 from training.data.vocabulary import make_vocabularies, sampled
@@ -117,6 +118,7 @@ def _prepare(
     # Read first, so that a change during preparation is noticed.
     files = _digests(recipe, run, data_directory)
     pretrained = None if recipe.initial is None else find_pretrained(recipe, run, bundles)
+    _judge(recipe, data_directory)
     test_sets = _test_sets(recipe, data_directory)
     clean, counts = _cleaned(recipe, run, unfinished.path / "text", data_directory, test_sets)
     kept = sum(text.pairs for text in clean)
@@ -196,6 +198,16 @@ class _CleanText:
     def read(self) -> Iterator[Pair]:
         pairs = map(Pair, read_lines(self.source), read_lines(self.target))
         return sampled(pairs, self.found, self.pairs)
+
+
+def _judge(recipe: Recipe, data_directory: Path) -> None:
+    """Raises ``CorpusError`` if sides are swapped, and warns of shifted lines."""
+    data = recipe.data
+    for corpus in (*data.train, data.valid, data.test):
+        if corpus.generator is None and corpus.translated is None:
+            pairs = read_pairs(corpus, data.source, data.target, data_directory)
+            for doubt in doubts(corpus.name, pairs, data.source, data.target):
+                logger.warning("%s", doubt)
 
 
 def _held_out(recipe: Recipe, data_directory: Path) -> Set[str]:

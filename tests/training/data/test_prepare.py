@@ -55,6 +55,15 @@ def run(data: Path) -> RunDirectory:
     return run
 
 
+def test_prepare_warns_of_shifted_lines(data: Path, caplog: pytest.LogCaptureFixture) -> None:
+    texts = [" ".join("1" * (1 + i * i * 31 % 17)) for i in range(400)]
+    for shift, warned in ((0, False), (1, True)):
+        put(data, "two", list(zip(texts, texts[shift:], strict=False)), zipped=True)
+        caplog.clear()
+        prepare(found_recipe(), RunDirectory(data / f"run{shift}"), data)
+        assert ("does one side lack a line" in caplog.text) is warned
+
+
 def test_shards_hold_the_text_in_tokens(tmp_path: Path) -> None:
     run = prepared(tmp_path, tiny_recipe())
     tokenizer = Tokenizer.load(run.tokenizer)

@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from training.data.corpus import CorpusError, Pair
+from training.data.plausibility import doubts
+
+
+def lines(language: str, count: int = 3_000) -> list[str]:
+    """Sentences whose lengths have no order."""
+    start, words = {
+        "de": ("der Mann sieht heute", ["die alte Stadt", "und geht nach Hause", "am Abend"]),
+        "en": ("the man sees today", ["the old town", "and goes back home", "in the evening"]),
+    }[language]
+    return [
+        " ".join([start, *(words[(i * 7 + k) % 3] for k in range(i * i * 31 % 17))])
+        for i in range(count)
+    ]
+
+
+def found(source: Sequence[str], target: Sequence[str]) -> list[str]:
+    return doubts("mine", map(Pair, source, target), "de", "en")
+
+
+def test_right_short_and_uniform_corpora_raise_no_doubt() -> None:
+    german, english = lines("de"), lines("en")
+    assert found(german, english) == []
+    assert found(english[:30], german[:30]) == []
+    assert found(["1 2 3 4"] * 500, ["4 3 2 1"] * 500) == []
+
+
+def test_swapped_sides_are_refused() -> None:
+    with pytest.raises(CorpusError):
+        found(lines("en"), lines("de"))
+
+
+def test_shifted_lines_are_found_where_they_are() -> None:
+    german, english = lines("de"), lines("en")
+    assert len(found(german[:-1], english[1:])) == 8
+    assert len(found(german[2:], english[:-2])) == 8
+    lacking = [*german[:1_500], *german[1_501:], "Ende"]
+    assert len(found(lacking, english)) == 4
