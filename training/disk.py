@@ -23,6 +23,8 @@ _UNUSABLE = (
     errno.ENOTDIR,
     errno.EISDIR,
     errno.EEXIST,
+    errno.EFBIG,
+    errno.EIO,
 )
 
 

@@ -33,6 +33,12 @@ def test_file_in_place_of_the_directory_is_named(tmp_path: Path) -> None:
         (tmp_path / "missing").read_text()
 
 
+@pytest.mark.parametrize("number", [errno.EFBIG, errno.EIO])
+def test_file_size_limit_and_failing_disk_are_refusals(tmp_path: Path, number: int) -> None:
+    with pytest.raises(CannotWrite), writing(tmp_path):
+        raise OSError(number, os.strerror(number))
+
+
 def test_megabytes_are_at_least_one() -> None:
     assert [megabytes(count) for count in (0, 1, 1_400_000)] == ["0 MB", "1 MB", "1 MB"]
     assert megabytes(2_000_000_000) == "2,000 MB"
