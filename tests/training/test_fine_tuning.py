@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -94,7 +95,10 @@ def test_imported_bundle_with_two_tokenizers_is_fine_tuned(separate: bool, tmp_p
     old, _ = import_model(checkpoint, bundles, texts=[(None, tmp_path / "texts.de")])
     command = ["fine-tune", old.manifest.name, f"--data={memory}", "-o", "mine", "--no-general"]
     command += ["--steps=4", "--threads=1", f"--bundles={bundles}", f"--runs={tmp_path / 'runs'}"]
-    assert main(command) == 0
+    assert main([*command, "--set=name=yours"]) == 2
+    assert main([*command, "--set=optimisation.warmup=2"]) == 0
+    derived = json.loads((tmp_path / "runs" / "mine" / "derived.json").read_text())
+    assert (derived["optimisation"]["warmup"], derived["budget"]["steps"]) == (2, 4)
     new = Bundle.open(bundles / "mine")
     for name in ("source.model", "target.model"):
         assert (new.path / name).read_bytes() == (old.path / name).read_bytes()

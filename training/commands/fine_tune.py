@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from training.commands import Commands, report, run, train
-from training.commands.options import Job, add_device, add_precisions, positive
+from training.commands.options import Job, add_device, add_precisions, add_settings, positive
 from training.data import default_data_directory
 
 if TYPE_CHECKING:
@@ -62,6 +62,7 @@ def add_to(commands: Commands) -> None:
         "-o", "--output", dest="name", required=True, metavar="NAME", help="of the run and bundle"
     )
     parser.add_argument("--steps", type=positive, help="train so many steps (default: 1.25 epochs)")
+    add_settings(parser)
     parser.add_argument(
         "--corpora",
         type=Path,
@@ -130,6 +131,8 @@ def _fine_tune(
         recipe_for,
         sample_general,
     )
+    from training.recipe import InvalidRecipe
+    from training.recipe_file import overridden
 
     corpora = directory.path / "corpora"
     memories = [Memory(each, *languages) for each in options.memories]
@@ -160,6 +163,9 @@ def _fine_tune(
     recipe = recipe_for(options.name, bundle, languages, own, general, options.strength)
     if options.steps is not None:
         recipe = replace(recipe, budget=replace(recipe.budget, steps=options.steps))
+    recipe = overridden(recipe, options.settings)
+    if recipe.name != options.name:
+        raise InvalidRecipe("--set name: -o names the run and its bundle")
     with writing(directory.path):
         directory.derived.write_text(
             json.dumps(recipe.to_dict(), indent=2) + "\n", encoding="utf-8"

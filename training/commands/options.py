@@ -59,14 +59,7 @@ def add_recipe(parser: argparse.ArgumentParser) -> None:
         metavar="RECIPE",
         help="the name of a recipe (`python -m training recipes`), or a .json or .toml file",
     )
-    parser.add_argument(
-        "--set",
-        dest="settings",
-        metavar="FIELD=VALUE",
-        action="append",
-        default=[],
-        help="change a field of the recipe, such as optimisation.warmup=2000; may be repeated",
-    )
+    add_settings(parser)
     parser.add_argument(
         "--steps", type=positive, help="train so many steps (default: the recipe's)"
     )
@@ -77,6 +70,17 @@ def add_recipe(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--corpus", metavar="NAME", help="with --reduced: instead of every corpus of the recipe"
+    )
+
+
+def add_settings(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--set",
+        dest="settings",
+        metavar="FIELD=VALUE",
+        action="append",
+        default=[],
+        help="change a field of the recipe, such as optimisation.warmup=2000; may be repeated",
     )
 
 

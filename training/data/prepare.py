@@ -26,8 +26,8 @@ from training.data.augmentation import Augmenter
 from training.data.cleaning import Cleaner, sides_of
 from training.data.corpus import CorpusError, Pair, read_lines, read_pairs, sides
 from training.data.leaks import TestSet, warnings_of
-from training.data.seen import Seen
 from training.data.plausibility import doubts
+from training.data.seen import Seen
 from training.data.shards import IdPair, ShardWriter
 from training.data.tags import source_prefix
 from training.data.vocabulary import make_vocabularies, sampled
