@@ -1,6 +1,8 @@
-"""Language detection by ``lingua`` among the languages on offer.
+"""Language detection among the languages on offer: by script, then by ``lingua`` and by letters.
 
-Private-use codes and languages unknown to lingua are returned only if they are the only candidate.
+Languages whose script the text is not in are left out first, so that a language with a script of
+its own is found by its letters, also if lingua does not know it. Private-use codes are returned
+only if they are the only candidate.
 """
 
 from __future__ import annotations
@@ -10,11 +12,34 @@ from functools import lru_cache
 
 from lingua import IsoCode639_1, Language, LanguageDetector, LanguageDetectorBuilder
 
+from service.text.scripts import letters_by_script, scripts_of
 from service.text.types import Detection
 
 _CHARACTERS = 2_000
 """Detection reads at most this many characters of a text."""
 _SETS_OF_LANGUAGES = 64
+_LEAST_SHARE = 0.8
+"""A candidate's share of the letters, relative to the best one. Chinese has no kana, but a Japanese
+text may be nearly all Han characters."""
+
+MOST_WITH_ALL_TABLES = 16
+"""The number of languages of one script above which lingua has its tables of three letters only:
+60 instead of 1,000 MB for 45 languages, and less accuracy for short texts (docs/log.md,
+2026-11-26)."""
+
+_OWN_LETTERS = {"mt": frozenset("ħġċĦĠĊ")}
+"""Letters of languages that lingua does not know."""
+_STAND_INS = {"sr": ("hr", "bs")}
+"""Languages whose Latin texts lingua takes for one of others, the first of which stands for it."""
+_TRADITIONAL = frozenset(
+    "們這國來時說會對為學個過發後經麼樣動話還進沒開問實現見點長關兩應與義權則條認間給讓從聽書東車愛門語機電"
+    "頭氣體邊達遠運無業產處覺總報該難親腦網買賣錢歲誰嗎"
+)
+_SIMPLIFIED = frozenset(
+    "们这国来时说会对为学个过发后经么样动话还进没开问实现见点长关两应与义权则条认间给让从听书东车爱门语机电"
+    "头气体边达远运无业产处觉总报该难亲脑网买卖钱岁谁吗"
+)
+_TRADITIONAL_CODES = ("Hant", "TW", "HK", "MO")
 
 
 class LinguaDetector:
@@ -25,37 +50,72 @@ class LinguaDetector:
 
     def __init__(self) -> None:
         self._detector_of = lru_cache(maxsize=_SETS_OF_LANGUAGES)(_build)
+        self._prepared: frozenset[str] = frozenset()
 
     def prepare(self, languages: Sequence[str]) -> None:
-        """Load the tables of these languages ahead of the first request."""
-        codes = dict(_known(languages))
-        if len(codes) > 1:
-            # The tables are shared by all detectors of the process.
-            _builder(codes).with_preloaded_language_models().build()
+        """Load the tables of these and of earlier languages that share a script, ahead of use."""
+        prepared = self._prepared.union(languages)
+        if prepared == self._prepared:
+            return
+        self._prepared = prepared
+        for script in {script for code in prepared for script in scripts_of(code)}:
+            known = dict(_known([code for code in prepared if script in scripts_of(code)]))
+            if len(known) > 1:
+                # The tables are shared by all detectors of the process.
+                _builder(known).with_preloaded_language_models().build()
 
     def detect(self, text: str, languages: Sequence[str]) -> tuple[Detection, ...]:
         """The probable languages of a text among those given, the likeliest first. Blocks.
 
-        Empty if none is probable. Confidences sum to 1.
+        Empty if none is probable. Confidences sum to 1 at most.
         """
         if not any(character.isalpha() for character in text):
             return ()
         if len(languages) == 1:
             return (Detection(languages[0], 1.0),)
-        codes = dict(_known(languages))
-        if len(codes) < 2:
-            return tuple(Detection(code, 1.0) for code in codes.values())
-        detector = self._detector_of(frozenset(codes))
-        found = detector.compute_language_confidence_values(text[:_CHARACTERS])
-        return tuple(Detection(codes[f.language], f.value) for f in found if f.value > 0)
+        text = text[:_CHARACTERS]
+        candidates, share = _in_script(text, languages)
+        if own := [c for c in candidates if _OWN_LETTERS.get(c, frozenset()) & frozenset(text)]:
+            return (Detection(own[0], share),)
+        codes = dict(_known(candidates, text))
+        if len(codes) > 1:
+            detector = self._detector_of(frozenset(codes))
+            found = detector.compute_language_confidence_values(text)
+            return tuple(Detection(codes[f.language], f.value) for f in found if f.value > 0)
+        if codes:
+            return tuple(Detection(code, share) for code in codes.values())
+        return (Detection(candidates[0], share),) if len(candidates) == 1 else ()
 
 
-def _known(languages: Sequence[str]) -> Iterator[tuple[Language, str]]:
-    # lingua has one language for variants such as zh and zh-Hant; the first one listed is used.
-    for code in reversed(languages):
-        iso = getattr(IsoCode639_1, code.partition("-")[0].upper(), None)
+def _in_script(text: str, languages: Sequence[str]) -> tuple[list[str], float]:
+    """The languages that have about as many of the letters as the best one; share of that one."""
+    letters = letters_by_script(text)
+    shares = {c: sum(letters[script] for script in scripts_of(c)) for c in languages}
+    most = max(shares.values(), default=0)
+    kept = [code for code, share in shares.items() if share and share >= _LEAST_SHARE * most]
+    return kept, most / max(letters.total(), 1)
+
+
+def _known(languages: Sequence[str], text: str = "") -> Iterator[tuple[Language, str]]:
+    """lingua's language of each code, of which the last is used for a language.
+
+    Of variants, Chinese characters decide, then the shorter code, then the first one listed.
+    """
+    written = frozenset(text)
+    traditional = len(written & _TRADITIONAL) > len(written & _SIMPLIFIED)
+
+    def fits(code: str) -> tuple[bool, int]:
+        return code.endswith(_TRADITIONAL_CODES) == traditional, -len(code)
+
+    for code in sorted(reversed(languages), key=fits):
+        base = code.partition("-")[0]
+        iso = getattr(IsoCode639_1, base.upper(), None)
         if iso is not None:
             yield Language.from_iso_code_639_1(iso), code
+            for other in _STAND_INS.get(base, ())[:1]:
+                if not {*_STAND_INS[base]} & set(languages):
+                    stand_in = getattr(IsoCode639_1, other.upper())
+                    yield Language.from_iso_code_639_1(stand_in), code
 
 
 def _build(languages: frozenset[Language]) -> LanguageDetector:
@@ -63,4 +123,7 @@ def _build(languages: frozenset[Language]) -> LanguageDetector:
 
 
 def _builder(languages: Iterable[Language]) -> LanguageDetectorBuilder:
-    return LanguageDetectorBuilder.from_languages(*languages)
+    builder = LanguageDetectorBuilder.from_languages(*languages)
+    if len(set(languages)) > MOST_WITH_ALL_TABLES:
+        builder = builder.with_low_accuracy_mode()
+    return builder

@@ -69,6 +69,18 @@ def _is_word(part: str) -> bool:
 _SIGNS = frozenset("%\u2030°§&@#\\~^_=<>|*+/{}[]")
 _SIGN_CATEGORIES = frozenset(("Sc", "So"))
 """Currencies, and other symbols such as © and U+FFFD."""
+_WESTERN: dict[int, str] = {
+    **{
+        code: str(unicodedata.decimal(chr(code)))
+        for code in range(0x80, 0x20000)
+        if chr(code).isdecimal()
+    },
+    **{
+        ord(sign): ascii_one
+        for sign, ascii_one in zip("\u066a\u066b\u066c\uff05\uff04", "%.,%$", strict=True)
+    },
+}
+"""Digits, separators and signs of other scripts, and the ASCII characters that they stand for."""
 _NO_LETTER = re.compile(r"[^\w\s]|[\d_]")
 """Matches every digit and every sign, and far fewer characters than a text has."""
 
@@ -96,7 +108,8 @@ def closest_by_figures(source: str, targets: Iterable[str]) -> int:
 
 
 def _marks(text: str) -> Counter[str]:
-    """Count of each number and of each sign."""
+    """Count of each number and of each sign; digits of all scripts are equal."""
+    text = text.translate(_WESTERN)
     return numbers(text) + Counter(filter(_is_sign, _NO_LETTER.findall(text)))
 
 
@@ -108,8 +121,9 @@ _FINAL = frozenset(
     ".!?…:;\u203c\u2047\u2048\u2049"
     "\u3002\uff61\uff0e\uff01\uff1f\uff1a\uff1b"  # Chinese and Japanese
     "\u061b\u061f\u06d4\u0964\u0965\u0589\u1362"  # Arabic, Devanagari, Armenian, Ethiopic
+    "\u037e\u0387\u104b\u17d4\u17d5"  # Greek, Burmese, Khmer
 )
-_FULL_STOPS = frozenset(".\u3002\uff61\uff0e")
+_FULL_STOPS = frozenset(".\u3002\uff61\uff0e\u06d4\u0964\u0589\u1362\u104b\u17d4")
 _ABBREVIATION = re.compile(r"(?:.*[^\w.])?(?:[^\W\d_]{1,2}\.){2,}", re.DOTALL)
 """Matches a text that ends with an abbreviation such as U.S. or p.m."""
 

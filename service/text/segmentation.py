@@ -2,13 +2,14 @@
 
 Text around sentences (blanks, line breaks, marks of direction, lines of dashes, emoji) and
 sentences copied to the translation are separators, which are kept unchanged. Lines end sentences.
-Within a line ``sentencex`` finds the ends, except that the dot of an ordinal number is not one. It
-gets a long line in windows, because its time is quadratic in unbalanced quotation marks. A
-sentence longer than the model can read is split at clause marks, else at blanks, as near to its
-middle as possible; it is never truncated.
+Within a line ``sentencex`` finds the ends, except that the dots of an ordinal number and of an
+abbreviation are none, nor is a quotation that the sentence goes on after. It gets a long line in
+windows, because its time is quadratic in unbalanced quotation marks. A sentence longer than the
+model can read is split at clause marks, else at blanks, else between characters of scripts without
+blanks, as near to its middle as possible; it is never truncated.
 
 Sentences are sub-strings of the text by offsets, so a segmenter that alters its input cannot alter
-them.
+them. The separators of a translation have blanks as its language has them.
 """
 
 from __future__ import annotations
@@ -16,19 +17,23 @@ from __future__ import annotations
 import re
 import unicodedata
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
 import sentencex
 
 from service.engine.errors import SentenceTooLong
+from service.text.abbreviations import ends_with_abbreviation
 from service.text.alignment import Span
+from service.text.words import BETWEEN_UNSPACED
 
 Splitting = Literal["sentences", "ignoring_lines", "none"]
 """Sentence ends: at lines and full stops, at full stops only, or only at the end of the text."""
 
-_CLAUSE_END = re.compile(r"(?<=[,;:])(?=\s)|(?<=[，、；：،؛])|(?=\s[–—-]\s)")
+_CLAUSE_END = re.compile(
+    r"(?<=[,;:])(?=\s)|(?<=[，、；：،؛·\u0387\u055d\u1363\u1364\u104a])|(?=\s[–—-]\s)"
+)
 _BLANK = re.compile(r"(?=\s)")
 _ALPHANUMERIC = re.compile(r"[^\W_]")
 
@@ -38,9 +43,11 @@ _UNSEEN = (
         for code in range(0x3001)
         if chr(code).isspace() or unicodedata.category(chr(code)) == "Cc"
     )
-    + "\u061c\u200b\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2060\u2066\u2067\u2068\u2069\ufeff"
+    + "\u061c\u1361\u200b\u200e\u200f"
+    "\u202a\u202b\u202c\u202d\u202e\u2060\u2066\u2067\u2068\u2069\ufeff"
 )
-"""Blanks, control characters, byte order marks and marks of direction; models lose most of them."""
+"""Blanks, Ethiopic word separators, control characters, byte order marks and marks of direction;
+models lose most of them."""
 
 _ORDINAL_DOT = frozenset(
     {
@@ -51,10 +58,22 @@ _ORDINAL_DOT = frozenset(
 """Languages that write ordinal numbers with a dot: *19th century*, ``19. Jahrhundert``."""
 _OTHER_BLANK = re.compile(r"[^\S ]")
 _ORDINAL_END = re.compile(r"(?<!\S)\(?\d{1,2}\.\s*$")
+_GOES_ON = {
+    "ja": re.compile(r"(?<=[」』”])(?:と|って|などと?|は|が|を|に|の|も|で|から|だ)"),
+    "ko": re.compile(r"(?<=[\"”'\u2019」』])[가-힣]"),
+}
+"""Words that continue a sentence after a quotation, without a blank."""
+_FURTHER_ENDS = {"bo": re.compile("[།༎]+"), "km": re.compile("[។៕]+")}
+"""Full stops that ``sentencex`` lacks, or wants a blank after."""
+_GREEK_QUESTION = str.maketrans("\u037e", ";")
 
 
 _WINDOW = 2_000
 """Characters that sentencex gets at once, which takes it a few milliseconds at worst."""
+
+_WITHOUT_BLANKS = frozenset(["ja", "lzh", "wuu", "yue", "zh"])
+"""Languages without blanks between sentences. Thai, Lao, Khmer and Burmese have them there."""
+_TAGS = re.compile(r"((?:</[^<>]*>)*)([ \t\u3000]*)((?:<[^<>]*>)*)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,13 +124,21 @@ def _coarse(text: str, language: str, splitting: Splitting) -> Iterator[Span]:
 def _boundaries(line: str, language: str) -> Iterator[Span]:
     start = before = 0
     for end in _ends(line, language):
-        inside = end < len(line) and language in _ORDINAL_DOT
-        ordinal = inside and _ORDINAL_END.search(line, before, end)
+        goes_on = end < len(line) and _goes_on(line, before, end, language)
         before = end
-        if ordinal:
+        if goes_on:
             continue
         yield start, end
         start = end
+
+
+def _goes_on(line: str, start: int, end: int, language: str) -> bool:
+    """Whether the sentence goes on after ``end``, where sentencex ends the one from ``start``."""
+    if language in _ORDINAL_DOT and _ORDINAL_END.search(line, start, end):
+        return True
+    if language in _GOES_ON and _GOES_ON[language].match(line, end):
+        return True
+    return ends_with_abbreviation(line[start:end], language)
 
 
 def _ends(line: str, language: str) -> Iterator[int]:
@@ -143,15 +170,18 @@ def _ends(line: str, language: str) -> Iterator[int]:
 def _found(window: str, language: str) -> list[int]:
     """The sentence ends inside a window."""
     found = sentencex.get_sentence_boundaries(language, window)
-    return [boundary["end_index"] for boundary in found if boundary["end_index"] < len(window)]
+    ends = {boundary["end_index"] for boundary in found}
+    if language in _FURTHER_ENDS:
+        ends.update(match.end() for match in _FURTHER_ENDS[language].finditer(window))
+    return sorted(end for end in ends if end < len(window))
 
 
 def _plain_blanks(line: str) -> str:
-    """The line with every blank replaced by a space; offsets stay the same.
+    """The line with every blank replaced by a space, and U+037E by ``;``; offsets stay the same.
 
     Blanks of several bytes, such as a no-break space after an initial, make sentencex 1.0 panic.
     """
-    return _OTHER_BLANK.sub(" ", line)
+    return _OTHER_BLANK.sub(" ", line).translate(_GREEK_QUESTION)
 
 
 def _fitting(
@@ -168,7 +198,8 @@ def _fitting(
     if length <= limit.most:
         yield start, end
         return
-    cut = _nearest_to_middle(_CLAUSE_END, span) or _nearest_to_middle(_BLANK, span)
+    cuts = (_nearest_to_middle(mark, span) for mark in (_CLAUSE_END, _BLANK, BETWEEN_UNSPACED))
+    cut = next((cut for cut in cuts if cut is not None), None)
     if cut is None:
         raise SentenceTooLong(length, limit.most, span)
     yield from _fitting(text, start, start + cut, limit, copied)
@@ -178,3 +209,25 @@ def _fitting(
 def _nearest_to_middle(mark: re.Pattern[str], span: str) -> int | None:
     cuts = (match.start() for match in mark.finditer(span) if 0 < match.start() < len(span))
     return min(cuts, key=lambda cut: abs(cut - len(span) // 2), default=None)
+
+
+def has_blanks_between_sentences(language: str) -> bool:
+    """Whether a language, a canonical code, puts a blank between two sentences of a line."""
+    return language.partition("-")[0] not in _WITHOUT_BLANKS
+
+
+def rejoined(separators: Iterable[str], source: str, target: str) -> list[str]:
+    """Separators of the sentences of a line for another language; the outer ones are unchanged.
+
+    A blank is added between sentences, after end tags and before start tags, if only ``target`` has
+    blanks there, and removed if only ``source`` has. Separators with line breaks or characters that
+    readers see are unchanged.
+    """
+    found = list(separators)
+    spaced = has_blanks_between_sentences(target)
+    if has_blanks_between_sentences(source) != spaced:
+        blank = " " if spaced else ""
+        for number, separator in enumerate(found[1:-1], start=1):
+            if tags := _TAGS.fullmatch(separator):
+                found[number] = f"{tags[1]}{blank}{tags[3]}"
+    return found

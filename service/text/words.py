@@ -32,6 +32,18 @@ _CLINGING = (
 
 LETTER = rf"[^\W{_UNSPACED}]"
 """Pattern of a letter or digit in scripts with blanks between words."""
+INSIDE_WORD = re.compile(
+    rf"(?<=[^\W{_UNSPACED}])(?={LETTER})|(?<=[{_CLINGING}])(?={LETTER})|(?<=\w)(?=[{_CLINGING}])"
+    rf"|(?<=[{_CLINGING}])(?=[{_CLINGING}])"
+)
+"""Matches between two characters of one word."""
+BETWEEN_UNSPACED = re.compile(
+    # Thai and Lao vowels before their consonant, and vowels and marks after it, do not stand alone.
+    rf"(?<=[{_UNSPACED}{_CLINGING}])(?<![\u0e40-\u0e44\u0ec0-\u0ec4])"
+    rf"(?=[{_UNSPACED}])(?![{_CLINGING}\u0e30\u0e32\u0e33\u0e45\u0e46\u0eb0\u0eb2\u0eb3])"
+)
+"""Matches between two characters of scripts without blanks where a word may end."""
+_UNSPACED_CHARACTER = re.compile(f"[{_UNSPACED}]")
 _CONTRACTED = r"(?:s|t|m|d|ll|re|ve)(?!\w)"
 _WORD = re.compile(
     rf"""
@@ -61,6 +73,11 @@ def words(text: str, whole: Sequence[Span] = ()) -> tuple[Span, ...]:
         if merged := found[inside]:
             found[inside] = [(merged[0][0], merged[-1][1])]
     return tuple(found)
+
+
+def is_unspaced(character: str) -> bool:
+    """Whether a character is of a script without blanks between words."""
+    return _UNSPACED_CHARACTER.match(character) is not None
 
 
 def is_punctuation(word: str) -> bool:

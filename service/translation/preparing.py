@@ -15,7 +15,7 @@ from service.engine.types import DecodingOptions
 from service.text.faithfulness import has_figures, is_verbatim
 from service.text.glossary.term_index import TermIndex, TermOccurrence
 from service.text.markup import NO_FRAGMENT, PLAIN, Fragment, MarkedSentence, MarkedText, Markup
-from service.text.segmentation import Splitting, TokenLimit, segment
+from service.text.segmentation import Splitting, TokenLimit, rejoined, segment
 from service.text.types import Term
 from service.translation.decoding import DecodingOverrides
 from service.translation.text_pool import Check, unchecked
@@ -86,7 +86,10 @@ class Sentence:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A text's sentences and the raw separators around them, one more than sentences."""
+    """A text's sentences and the raw separators around them, one more than sentences.
+
+    Separators are those of the translation, see ``service.text.segmentation.rejoined``.
+    """
 
     separators: tuple[str, ...]
     sentences: tuple[Sentence, ...]
@@ -170,7 +173,7 @@ def prepare(
             lines += lines_of(cut.separators, lines)
             for each in cut.sentences:
                 sentences.append(sentence(each, len(sentences)))
-            first, *others = cut.separators
+            first, *others = rejoined(cut.separators, source, directed.direction.target)
             separators[-1] += first
             separators += others
             separators[-1] += after

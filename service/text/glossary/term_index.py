@@ -8,7 +8,6 @@ are compared as ``visible`` returns them, so that a soft hyphen or a no-break sp
 
 from __future__ import annotations
 
-import re
 import threading
 from bisect import bisect_left, bisect_right, insort
 from collections import OrderedDict
@@ -18,9 +17,7 @@ from dataclasses import dataclass, replace
 from models.text import visible, visible_origins
 from service.text.alignment import Span
 from service.text.types import Term
-from service.text.words import LETTER
-
-LETTERS = re.compile(rf"{LETTER}+")
+from service.text.words import INSIDE_WORD
 
 _BYTES_PER_TERM = 700
 _BYTES_PER_CHARACTER = 8
@@ -158,8 +155,7 @@ class _Kept:
 
 def joined(text: str, border: int) -> bool:
     """Whether the characters on both sides of a border belong to one word."""
-    sides = text[border - 1 : border + 1] if border else ""
-    return len(sides) == 2 and LETTERS.fullmatch(sides) is not None
+    return INSIDE_WORD.match(text, border) is not None
 
 
 def is_free(span: Span, taken: Sequence[Span]) -> bool:
@@ -172,9 +168,8 @@ def is_free(span: Span, taken: Sequence[Span]) -> bool:
 def _inside_words(text: str) -> bytearray:
     """Whether each border of a text, its ends included, is inside a word; see ``joined``."""
     inside = bytearray(len(text) + 1)
-    for found in LETTERS.finditer(text):
-        start, end = found.span()
-        inside[start + 1 : end] = b"\x01" * (end - start - 1)
+    for found in INSIDE_WORD.finditer(text):
+        inside[found.start()] = 1
     return inside
 
 

@@ -15,9 +15,13 @@ from typing import Literal
 
 from service.text.markup.placeholders import divides, find
 from service.text.markup.tokens import Decoder, Token
+from service.text.words import is_unspaced
 
 Beside = Literal["blank", "text", "point", "edge"]
-"""Neighbour of a point, ignoring tags; ``edge`` is the start or end of the run."""
+"""Neighbour of a point, ignoring tags; ``edge`` is the start or end of the run.
+
+A character of a script without blanks between words is a ``blank``: a word begins and ends there.
+"""
 
 
 def opens(character: str) -> bool:
@@ -140,7 +144,8 @@ def _look_around(run: list[Atom]) -> None:
 
 def _seen(atom: Atom, before: Beside, first: bool = False) -> Beside:
     if atom.kind == "text" and atom.plain:
-        return "blank" if atom.plain[0 if first else -1].isspace() else "text"
+        character = atom.plain[0 if first else -1]
+        return "blank" if character.isspace() or is_unspaced(character) else "text"
     return "point" if atom.solid else before
 
 
@@ -175,6 +180,8 @@ def _close_up(kept: list[Atom], point: Atom, coming: Atom, result: list[Atom]) -
         kept.pop()
     elif coming.blank and (opens(before) or _quotes(before)):
         coming.plain = ""
+    elif is_unspaced(before) and is_unspaced(after):
+        return
     elif point.protected and before.isalnum() and after.isalnum():
         blank = Atom("text", "", " ")
         kept.append(blank)

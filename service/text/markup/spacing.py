@@ -1,7 +1,8 @@
 """Writes placed elements and target words as text, and decides the blanks between them.
 
 Tags are written without blanks next to the words that they enclose. A placeholder or an address
-has a blank or none next to a word as in the source.
+has a blank or none next to a word as in the source. A placeholder in brackets, or a sign, has
+none next to a character of a script without blanks between words.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from itertools import pairwise
 from service.text.alignment import Span
 from service.text.markup.atoms import closes, opens
 from service.text.markup.marks import Element, Mark, Zero
+from service.text.words import is_unspaced
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,17 +165,28 @@ class _Writer:
         elif points[0].holds_left or (opens(last[-1]) and not blank):
             before = ""
         else:
-            before = blank or " "
+            before = blank or _blank_beside(last[-1], points[0].raw[0])
         if following is None:
             after = blank if last is not None else ""
         elif points[-1].holds_right or (closes(following[0]) and not (blank and last)):
             after = ""
         else:
-            after = (blank if last is not None else "") or " "
+            after = (blank if last is not None else "") or _blank_beside(
+                following[0], points[-1].raw[-1]
+            )
         inner = [
             "" if left.right == right.left == "point" else " " for left, right in pairwise(points)
         ]
         return [before, *inner, after]
+
+
+def _blank_beside(character: str, edge: str) -> str:
+    """The blank between a character of the translation and the ``edge`` of a placeholder.
+
+    Readers need a blank beside an address, a mention or a path in any script.
+    """
+    ends = not edge.isalnum() and edge not in "@#/\\_-=&~."
+    return "" if ends and is_unspaced(character) else " "
 
 
 def _with_blank(side: list[_Event], blank: str) -> Iterator[str]:

@@ -143,7 +143,7 @@ def test_element_without_the_majority_of_attention_gets_its_likeliest_word(
         ("sag „{name}“ laut", "loud say „“", [(0, 1), (1, 2), (2, 3), (3, 0)], "loud say „{name}“"),
         ("von {a}{b} {c} an", "from on", [(0, 0), (1, 1)], "from {a}{b} {c} on"),
         ("auf <b>{url}</b>, da", "on, there", [(0, 0), (1, 1), (2, 2)], "on <b>{url}</b>, there"),
-        ("lies {url} jetzt", "今読む", [(0, 1), (1, 0)], "今読 {url} む"),
+        ("lies {url} jetzt", "今読む", [(0, 1), (1, 0)], "今読{url}む"),
         ("a {x} b", "", [], "{x}"),
         # A full stop may be aligned with a word.
         ("sieh {url}.", "and others", [(0, 0), (1, 1)], "and {url} others"),
