@@ -9,10 +9,14 @@ import logging
 import resource
 import sys
 import termios
+from collections import OrderedDict
+from itertools import islice
 from typing import Any, ClassVar, cast
+from weakref import WeakKeyDictionary
 
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.server import ServerState
 
 logger = logging.getLogger(__name__)
 
@@ -21,6 +25,8 @@ _OTHER_FILES = 64
 _FILES_PER_CONNECTION = 2
 """The connection, and a file that is its answer or, in a worker, a connection to the owner."""
 _WARNING_SECONDS = 60.0
+_MOST_EXAMINED = 16
+"""Idle connections that are examined for each new one beyond the limit, a system call for each."""
 _TOO_MANY = (
     b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\nconnection: close\r\n"
     b"content-length: 0\r\n\r\n"
@@ -98,7 +104,8 @@ class PatientProtocol(HttpToolsProtocol):
     uvicorn waits for ever, so a few thousand clients that each send half a line could use up the
     process's file descriptors. ``BodyLimit`` limits bodies. Beyond ``most_connections``, the
     connection that has been idle longest is closed for each new one, or the new one is refused if
-    all are in use. A connection whose answer is not read counts as idle since the client last took
+    all are in use. Idle connections are kept in order, so that this takes the same time however
+    many there are. A connection whose answer is not read counts as idle since the client last took
     a byte. It is aborted after ``unread_seconds``, or up to half as long again. Garbage after a
     request is no error. The parser bounds neither heads nor trailers, so that their bytes are
     counted here; a request has one host, and its body does not come in tiny chunks.
@@ -110,6 +117,10 @@ class PatientProtocol(HttpToolsProtocol):
     most_share: ClassVar[int] = 1
     """Only one in this many of ``most_connections`` is used."""
     _warned_at: ClassVar[float] = -_WARNING_SECONDS
+    _idle_of: ClassVar[WeakKeyDictionary[ServerState, OrderedDict[PatientProtocol, None]]] = (
+        WeakKeyDictionary()
+    )
+    """Connections of each server that were idle when that last changed, by time of that."""
 
     @property
     def has_asked(self) -> bool:
@@ -139,18 +150,24 @@ class PatientProtocol(HttpToolsProtocol):
         self._received = self._content = self._pieces = 0
         """Bytes of the request, of them in its body, and pieces of the body."""
         super().connection_made(cast(asyncio.Transport, transport))
+        self._idle_ones = self._idle_of.setdefault(self.server_state, OrderedDict())
+        self._idle_ones[self] = None
         self._wait_for_head()
         if len(self.connections) > max(1, most_connections() // self.most_share):
             self._make_room()
 
     def _make_room(self) -> None:
-        others = cast(set[PatientProtocol], self.connections) - {self}
-        idle = [connection for connection in others if connection._idle]
-        for connection in idle:
+        examined = [each for each in islice(self._idle_ones, _MOST_EXAMINED) if each is not self]
+        for connection in examined:
+            seen = connection._active
             connection._note_progress()
+            if connection._active != seen or not connection._idle:
+                connection._note_use()
+        idle = (connection for connection in examined if connection._idle)
         leaving = min(idle, key=lambda connection: connection._active, default=self)
         # Not counted from here on, because ``connection_lost`` may follow another new connection.
         self.connections.discard(leaving)
+        self._idle_ones.pop(leaving, None)
         if leaving is self:
             self.transport.write(_TOO_MANY)
             self.transport.close()
@@ -166,6 +183,13 @@ class PatientProtocol(HttpToolsProtocol):
                 len(self.connections),
             )
 
+    def _note_use(self) -> None:
+        """Move the connection behind all idle ones, or take it from them if it is not idle."""
+        self._idle_ones.pop(self, None)
+        # A lost connection, whose answer may end later, has no parser.
+        if self._idle and self.parser is not None:
+            self._idle_ones[self] = None
+
     def data_received(self, data: bytes) -> None:
         # Bytes sent do not excuse an unread answer.
         if not self.transport.get_write_buffer_size():
@@ -177,6 +201,7 @@ class PatientProtocol(HttpToolsProtocol):
             self._check_size()
         except (httptools.HttpParserError, _InvalidRequest):
             self.send_400_response("Invalid HTTP request received.")
+        self._note_use()
         self._wait_for_head()
 
     def _parse(self, data: memoryview) -> None:
@@ -253,11 +278,21 @@ class PatientProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_waiting()
         self._checking.cancel()
+        self._idle_ones.pop(self, None)
         super().connection_lost(exc)
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._note_use()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._note_use()
 
     def resume_writing(self) -> None:
         self._active = self.loop.time()
         super().resume_writing()
+        self._note_use()
 
     def _check_later(self) -> None:
         # Also while nothing is written: every way of leaving an answer unread is found like this.
@@ -266,6 +301,9 @@ class PatientProtocol(HttpToolsProtocol):
     def _check_progress(self) -> None:
         """Abort the connection if the client has taken no byte of its answer for too long."""
         self._note_progress()
+        if self._idle:
+            # The rest of an answer may be too short for ``pause_writing``.
+            self._idle_ones.setdefault(self)
         if (
             self.transport.get_write_buffer_size()
             and self.loop.time() - self._active >= self.unread_seconds

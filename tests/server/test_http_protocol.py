@@ -170,6 +170,33 @@ def test_room_is_made_by_aborting_the_answer_that_has_been_unread_longest(
     assert not any(other.aborted or other.closed for other in (read, idle, new))
 
 
+def test_room_for_a_connection_examines_few_of_many_and_spares_those_in_use(
+    kernel: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_protocol, "most_connections", lambda: 300)
+    connections = Connections()
+    opened = []
+    for number in range(300):
+        connections.now = float(number)
+        opened.append(connections.open())
+    for connection, _ in opened[:100]:
+        connection.cycle = cast(Any, SimpleNamespace(response_complete=False))
+        connection._note_use()
+    opened[100][0].data_received(b"")
+    examined: list[PatientProtocol] = []
+    monkeypatch.setattr(PatientProtocol, "_note_progress", lambda each: examined.append(each))
+    for _ in range(50):
+        connections.open()
+    assert [number for number, (_, each) in enumerate(opened) if each.aborted] == [*range(101, 151)]
+    assert len(examined) <= 50 * http_protocol._MOST_EXAMINED
+    # The request ends after its connection was lost.
+    lost, _ = opened[0]
+    lost.cycle = None
+    lost.connection_lost(ConnectionResetError())
+    lost._note_use()
+    assert lost not in lost._idle_ones
+
+
 @pytest.mark.parametrize("app", [answer_at_once, answer_in_pieces])
 async def test_unread_answer_is_given_up(app: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(PatientProtocol, "unread_seconds", 0.1)

@@ -107,13 +107,18 @@ class TermIndex:
 
 
 class TermIndexes:
-    """LRU cache of indexes, by the terms, which are read anew for each request. Thread-safe."""
+    """LRU cache of indexes, by the terms. Thread-safe.
+
+    The very tuple of the last request with these terms is found without hashing them.
+    """
 
     def __init__(self, max_bytes: int = 32 << 20) -> None:
         self._max_bytes = max_bytes
         self._lock = threading.Lock()
         self._kept: OrderedDict[int, _Kept] = OrderedDict()
         """Indexes by hash of the terms."""
+        self._identified: dict[int, int] = {}
+        """Hash of the terms of each kept index, by the identity of their tuple."""
         self._bytes = 0
         self._empty = TermIndex(())
 
@@ -123,24 +128,30 @@ class TermIndexes:
             return self._empty
         # Hashing and comparing many terms takes as long as building, so both are done without the
         # lock, for which the event loop waits.
+        with self._lock:
+            key = self._identified.get(id(terms))
+            if key is not None:
+                self._kept.move_to_end(key)
+                return self._kept[key].index
         key = hash(terms)
         with self._lock:
             known = self._kept.get(key)
-            if known is not None:
-                self._kept.move_to_end(key)
-        if known is not None and known.terms == terms:
-            return known.index
-        kept = _Kept(terms, TermIndex(terms))
+        same = known is not None and known.terms == terms
+        kept = _Kept(terms, known.index if known is not None and same else TermIndex(terms))
         with self._lock:
             if kept.bytes <= self._max_bytes:
-                if (replaced := self._kept.pop(key, None)) is not None:
-                    self._bytes -= replaced.bytes
+                self._remove(key)
                 self._kept[key] = kept
+                self._identified[id(terms)] = key
                 self._bytes += kept.bytes
             while self._bytes > self._max_bytes:
-                _, removed = self._kept.popitem(last=False)
-                self._bytes -= removed.bytes
+                self._remove(next(iter(self._kept)))
         return kept.index
+
+    def _remove(self, key: int) -> None:
+        if (removed := self._kept.pop(key, None)) is not None:
+            self._bytes -= removed.bytes
+            del self._identified[id(removed.terms)]
 
 
 class _Kept:

@@ -98,6 +98,14 @@ def test_an_index_is_built_once_for_the_same_terms() -> None:
     assert indexes.of(terms) is not indexes.of((Term("Katze", "cat"),))
 
 
+def test_terms_of_the_last_request_are_not_hashed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    indexes, terms = TermIndexes(), (Term("Tor", "goal"),)
+    index = indexes.of(terms)
+    monkeypatch.setattr(Term, "__hash__", None)
+    assert indexes.of(terms) is index
+    assert not indexes.of(()).occur_in("Tor")
+
+
 def test_memory_of_kept_indexes_stays_below_the_limit() -> None:
     limit = 4 << 20
     indexes = TermIndexes(limit)
