@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 PROBES = frozenset({"/livez", "/readyz", "/health", "/metrics"})
@@ -22,6 +22,7 @@ class Drain:
         """Whether new requests are refused."""
         self.cut = False
         """Whether the requests in progress were cancelled."""
+        self._watching: list[Callable[[], None]] = []
         self._running: set[asyncio.Task[object]] = set()
         self._none_left = asyncio.Event()
         self._none_left.set()
@@ -34,6 +35,12 @@ class Drain:
     def begin(self) -> None:
         """Refuse all further requests."""
         self.begun = True
+        for begun in self._watching:
+            begun()
+
+    def watch(self, begun: Callable[[], None]) -> None:
+        """Have ``begun`` called when the drain begins."""
+        self._watching.append(begun)
 
     async def finished(self, seconds: float) -> bool:
         """Wait until every accepted request has been answered; ``False`` if that takes longer."""

@@ -29,6 +29,7 @@ from service.workers.messages import (
     Call,
     Close,
     Decode,
+    Draining,
     Force,
     FromWorker,
     Keep,
@@ -64,6 +65,7 @@ class DecodeServer:
         self.drain = drain
         self.connections: set[_WorkerConnection] = set()
         self._releasing: set[asyncio.Task[None]] = set()
+        drain.watch(self._announce_drain)
 
     @asynccontextmanager
     async def listening(self, path: Path) -> AsyncIterator[None]:
@@ -90,6 +92,10 @@ class DecodeServer:
     def _offer(self) -> None:
         for connection in self.connections:
             connection.offer()
+
+    def _announce_drain(self) -> None:
+        for connection in self.connections:
+            connection.send(Draining())
 
 
 class _Abandoned(Exception):
@@ -155,6 +161,8 @@ class _WorkerConnection(MessageProtocol):
         super().connection_made(transport)
         self._server.connections.add(self)
         self.offer()
+        if self._server.drain.begun:
+            self.send(Draining())
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)

@@ -43,6 +43,10 @@ class Offer(_Message, frozen=True):
     """Name, version and bundle directory of each model."""
 
 
+class Draining(_Message, frozen=True):
+    """The owner refuses further requests: every answer closes its connection to a client."""
+
+
 class Taken(_Message, frozen=True):
     """The worker uses this offer, and no earlier one."""
 
@@ -162,7 +166,7 @@ _ERRORS: dict[str, type[Exception]] = {kind.__name__: kind for kind in (*REFUSAL
 
 Call = Admit | Decode | Force | Keep
 FromWorker = Taken | Open | Close | Call | Observed
-FromOwner = Offer | Part | Reply | Refused
+FromOwner = Offer | Draining | Part | Reply | Refused
 
 
 class MessageProtocol(asyncio.Protocol):

@@ -37,6 +37,7 @@ from service.workers.messages import (
     Call,
     Close,
     Decode,
+    Draining,
     Force,
     FromOwner,
     Keep,
@@ -78,6 +79,8 @@ class OwnerLink:
         self._prepare = prepare
         self._connection: _OwnerConnection | None = None
         self._catalogue: Catalogue | None = None
+        self._latest: _OwnerConnection | None = None
+        """The connection, or the last one that was lost."""
 
     @property
     def catalogue(self) -> Catalogue:
@@ -90,6 +93,11 @@ class OwnerLink:
     def ready(self) -> bool:
         """Whether requests can be read here and decoded by the owner."""
         return self._catalogue is not None
+
+    @property
+    def draining(self) -> bool:
+        """Whether the owner refuses further requests, or has done so and is gone."""
+        return self._latest is not None and self._latest.draining
 
     @property
     def metrics(self) -> ForwardedMetrics:
@@ -167,7 +175,7 @@ class OwnerLink:
             except OSError:
                 await asyncio.sleep(_PAUSE_SECONDS)
                 continue
-            self._connection = connection
+            self._connection = self._latest = connection
             try:
                 await self._take_offers(connection)
             # Without a catalogue, requests are passed on until the next connection.
@@ -284,6 +292,7 @@ class _OwnerConnection(MessageProtocol):
         """Offers to take; ``None`` once the connection is lost."""
         self.numbers = itertools.count(1)
         """Numbers of requests and calls."""
+        self.draining = False
         self._waiting: dict[int, tuple[asyncio.Future[Value], DeliverDecoded | None]] = {}
         self._lost = False
 
@@ -302,6 +311,9 @@ class _OwnerConnection(MessageProtocol):
     def message_received(self, message: FromOwner) -> None:
         if isinstance(message, Offer):
             self.offers.put_nowait(message)
+            return
+        if isinstance(message, Draining):
+            self.draining = True
             return
         future, deliver = self._waiting.get(message.number, (None, None))
         if future is None or future.done():

@@ -10,7 +10,8 @@ import socket
 import sys
 from pathlib import Path
 
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.datastructures import MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.api.draining import Drain
 from service.bootstrap import build_front
@@ -78,7 +79,15 @@ class WorkerApp:
             return
         here = scope["path"] in TRANSLATED and self._answers()
         app: ASGIApp = self.front.app if here else self.proxy
-        await app(scope, receive, send)
+
+        async def send_last(message: Message) -> None:
+            # This process ends once the owner has drained, and must then have no client that
+            # sends a further request.
+            if message["type"] == "http.response.start" and self.front.link.draining:
+                MutableHeaders(scope=message)["connection"] = "close"
+            await send(message)
+
+        await app(scope, receive, send_last)
 
     def _answers(self) -> bool:
         # With tracing, spans of the engine belong to those of the request, which the owner has.

@@ -411,8 +411,38 @@ async def test_draining_owner_refuses_with_retry_after(
     client: httpx.AsyncClient, service: Service
 ) -> None:
     service.drain.begin()
-    response = await client.post("/translate", json=PLAIN)
-    assert (response.status_code, response.headers["retry-after"]) == (503, "5")
+    for method, path in (("POST", "/translate"), ("GET", "/languages")):
+        response = await client.request(method, path, json=PLAIN)
+        assert (response.status_code, response.headers["retry-after"]) == (503, "5")
+        assert response.headers["connection"] == "close"
+
+
+async def test_answers_accepted_before_the_owner_drains_close_their_connections(
+    client: httpx.AsyncClient, service: Service
+) -> None:
+    model = model_of(service, "shout-de-en")
+    with model.engine.gathering():
+        asking = asyncio.create_task(client.post("/translate", json=PLAIN))
+        while not service.drain.running:
+            await asyncio.sleep(0.01)
+        service.drain.begin()
+    answer = await asking
+    assert (answer.status_code, answer.headers["connection"]) == (200, "close")
+
+
+async def test_worker_learns_of_a_drain_and_of_the_next_owner(
+    settings: Settings, owner: Path
+) -> None:
+    async with owning(settings, owner) as service:
+        service.drain.begin()
+        opened = worker_of(settings, owner)
+        app, client = await opened.__aenter__()
+        assert app.front.link.draining
+    async with owning(settings, owner):
+        await ready(app)
+        answer = await client.post("/translate", json=PLAIN)
+        assert (answer.status_code, "connection" in answer.headers) == (200, False)
+    await opened.__aexit__(None, None, None)
 
 
 async def test_draining_worker_refuses_further_requests(
