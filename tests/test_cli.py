@@ -115,7 +115,10 @@ def test_a_key_is_printed_once_and_works_until_it_is_removed(
     assert keys(tmp_path, "add", "weblate", "--requests-per-minute", "60") == 0
     out, err = capfd.readouterr()
     key = out.removesuffix("\n")
-    assert err == "dragoman: keep this key; it is stored nowhere else\n"
+    logged, warning = err.splitlines()
+    assert "service.audit: key added actor=user" in logged and logged.endswith("key=weblate")
+    assert warning == "dragoman: keep this key; it is stored nowhere else"
+    assert key not in err
     assert keys(tmp_path, "add", "mastodon", "--characters-per-month", "5000") == 0
     capfd.readouterr()
     assert keys(tmp_path, "list") == 0
@@ -146,10 +149,12 @@ def test_key_is_read_from_an_option_or_from_standard_input(
 ) -> None:
     chosen = "f63c02c5-f056-4a2e-9b3d:fx"
     assert keys(tmp_path, "add", "deepl", "--key", chosen) == 0
-    assert capfd.readouterr() == (f"{chosen}\n", "")
+    out, err = capfd.readouterr()
+    assert (out, err.count("\n"), chosen in err) == (f"{chosen}\n", 1, False)
     monkeypatch.setattr("sys.stdin", io.StringIO("short\n"))
     assert keys(tmp_path, "add", "short", "--key", "-") == 0
-    assert capfd.readouterr() == ("short\n", "dragoman: a key this short can be guessed\n")
+    out, err = capfd.readouterr()
+    assert (out, err.splitlines()[1]) == ("short\n", "dragoman: a key this short can be guessed")
     for key, name in ((chosen, "deepl"), ("short", "short")):
         assert asyncio.run(holder(tmp_path, key)) == name
 

@@ -18,6 +18,7 @@ from pydantic import SecretStr
 from starlette.requests import HTTPConnection
 
 from service.api.errors import AdminRefused, KeyInvalid, KeyMissing
+from service.api.middleware import note_caller
 from service.engine.types import Origin, Priority
 from service.state.keys import ApiKey, KeyStore
 from service.state.rates import RateLimits
@@ -84,6 +85,7 @@ class Callers:
         known = await self._keys.find(presented)
         if known is None:
             raise KeyInvalid
+        note_caller(connection, known.name)
         return self._holder(known)
 
     def origin(self, caller: Caller, priority: Priority) -> Origin:

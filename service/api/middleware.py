@@ -21,7 +21,7 @@ from types import MappingProxyType
 from typing import Any
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import ClientDisconnect, HTTPConnection, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -98,6 +98,8 @@ Echoing the origin instead would let every site act for users who are logged in 
 class RequestFacts:
     """Facts that handlers record about a request, for logs, metrics, headers and traces."""
 
+    caller: str | None = None
+    """Name of the caller's key."""
     model: str = NO_MODEL
     model_version: str | None = None
     characters: int | None = None
@@ -112,6 +114,13 @@ def facts_of(request: Request) -> RequestFacts:
     facts = request.state.facts
     assert isinstance(facts, RequestFacts)
     return facts
+
+
+def note_caller(connection: HTTPConnection, name: str | None) -> None:
+    """Record the name of the caller's key, for the log line of a request within ``RequestLog``."""
+    facts = connection.scope.get("state", {}).get("facts")
+    if isinstance(facts, RequestFacts):
+        facts.caller = name
 
 
 async def answer_bug(request: Request, error: Exception) -> Response:
@@ -214,7 +223,7 @@ class RequestLog:
                 "%s %s",
                 scope["method"],
                 scope["path"],
-                extra={"status": shown, "milliseconds": round(seconds * 1000, 1)},
+                extra={"status": shown, "milliseconds": round(seconds * 1000, 1)} | _work_of(facts),
             )
             span.finish(
                 RequestFinished(
@@ -555,6 +564,13 @@ def _headers(identifier: str, facts: RequestFacts, seconds: float) -> list[tuple
         (b"x-model-version", facts.model_version),
     ]
     return [(name, str(value).encode("latin-1")) for name, value in headers if value is not None]
+
+
+def _work_of(facts: RequestFacts) -> dict[str, str | int]:
+    """Caller and work of a request, as far as they are known, as fields of its log line."""
+    model = None if facts.model == NO_MODEL else facts.model
+    known = {"caller": facts.caller, "characters": facts.characters, "model": model}
+    return {name: value for name, value in known.items() if value is not None}
 
 
 def _stages(timing: Timing | None) -> dict[str, float]:

@@ -14,6 +14,7 @@ from service.api.responses import Json, refusals
 from service.catalogue.errors import NotReady
 from service.catalogue.loaded_model import LoadedModel
 from service.catalogue.repository import ModelRepository, Reloaded
+from service.observability.logging import audit
 from service.observability.metrics import Metrics
 
 
@@ -154,6 +155,7 @@ def create_router(
         """Answers once it is done. Bundles that failed before are tried again."""
         authorize(request)
         done = await reload()
+        audit("models reloaded", "admin", loaded=done.loaded, retired=done.retired)
         offered, _ = _models(repository)
         return Json(
             ReloadAnswer(

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import sys
 
+from service.observability.logging import audit, configure
 from service.settings import Settings
 from service.state.database import FILE_NAME, Database
 from service.state.keys import ApiKey, KeyStore
@@ -57,6 +59,7 @@ def _add(options: argparse.Namespace) -> int:
             )
 
     key = asyncio.run(run())
+    _audit("key added", options.name)
     print(key)
     if given is None:
         print("dragoman: keep this key; it is stored nowhere else", file=sys.stderr)
@@ -86,7 +89,14 @@ def _remove(options: argparse.Namespace) -> int:
             await KeyStore(database).remove(options.name)
 
     asyncio.run(run())
+    _audit("key removed", options.name)
     return 0
+
+
+def _audit(action: str, name: str) -> None:
+    settings = Settings.from_environment()
+    configure(settings.log_level, settings.log_format)
+    audit(action, f"user {os.getuid()}", key=name)
 
 
 def _settings(options: argparse.Namespace) -> Settings:

@@ -46,6 +46,18 @@ _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {
 _UVICORN = ("uvicorn", "uvicorn.error", "uvicorn.access", "uvicorn.asgi")
 
 
+_audit_logger = logging.getLogger("service.audit")
+
+
+def audit(action: str, actor: str | None, **facts: object) -> None:
+    """Log a change of keys, glossaries or models; ``actor`` is the name of a key, if there is one.
+
+    ``facts`` name what was changed, and hold neither keys nor texts.
+    """
+    given = {} if actor is None else {"actor": actor}
+    _audit_logger.info(action, extra=given | facts)
+
+
 def configure(level: str, format: Format) -> None:
     """Send every line of the process to standard error, in one format.
 

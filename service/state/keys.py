@@ -42,7 +42,7 @@ class KeyStore:
         self._database = database
         self._clock = clock
         self._keys: dict[bytes, ApiKey] = {}
-        """By digest, which a caller cannot choose: the time of a lookup reveals nothing."""
+        """Keys by digest. Callers cannot choose digests: the time of a lookup reveals nothing."""
         self._believed_until = -math.inf
         self._reading = asyncio.Lock()
 

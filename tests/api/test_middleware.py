@@ -25,9 +25,12 @@ from service.api.middleware import (
 )
 from service.bootstrap import Service
 from service.observability.metrics import Metrics
+from service.settings import Settings
 from service.translation.types import Timing
-from tests.api.answers import DE_EN, refused
+from tests.api.answers import DE_EN, answered, refused
+from tests.support.asgi import connected
 from tests.support.cycles import without_cycles
+from tests.support.keys import add_key
 from tests.support.worker_processes import WORKERS
 
 
@@ -57,6 +60,20 @@ async def test_request_log_is_one_line_without_texts(
     assert vars(record)["status"] == 200
     assert vars(record)["milliseconds"] > 0
     assert "geheim" not in str(vars(record))
+
+
+async def test_request_log_has_caller_characters_and_model(
+    settings: Settings, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with connected(settings, api_keys="required") as client:
+        headers = {"x-api-key": await add_key(settings.state, "ann")}
+        with caplog.at_level(logging.INFO, "service.access"):
+            await answered(client.post("/translate", json={"q": "wort", **DE_EN}, headers=headers))
+            await client.get("/languages")
+    translated, other = [vars(r) for r in caplog.records if r.name == "service.access"]
+    facts = [translated[name] for name in ("caller", "characters", "model")]
+    assert facts == ["ann", 4, "shout-de-en"]
+    assert not {"caller", "characters", "model"} & other.keys()
 
 
 async def test_unexpected_error_is_logged_and_returns_500_without_details(
@@ -262,10 +279,10 @@ async def test_accepted_requests_equal_answered_plus_running(client: httpx.Async
         return [books((await client.get("/metrics")).text) for _ in range(20)]
 
     *_, scrapes = await asyncio.gather(*map(ask, range(60)), scrape())
-    for accepted, answered, running in scrapes:
-        assert accepted == answered + running
+    for accepted, finished, running in scrapes:
+        assert accepted == finished + running
     assert max(running for *_, running in scrapes) > 1
-    accepted, answered, running = books((await client.get("/metrics")).text)
+    accepted, finished, running = books((await client.get("/metrics")).text)
     # Over connections, a request may be cancelled before it is sent.
     unsent = 15 if WORKERS else 0
     assert 60 + 20 + 1 - unsent <= accepted <= 60 + 20 + 1

@@ -27,6 +27,7 @@ from service.api.fields.schemas import Answer, answer_of
 from service.api.responses import Json, list_json
 from service.catalogue.catalogue import Catalogue
 from service.catalogue.repository import ModelRepository
+from service.observability.logging import audit
 from service.state.entries import ENTRIES_SCHEMA, EntriesFormat, parse, render
 from service.state.errors import DictionaryNotFound
 from service.state.glossaries import (
@@ -164,7 +165,9 @@ class _Routes:
             if pair in made:
                 raise BadRequest(f"there are two dictionaries for {pair}")
             made[pair] = terms
-        return await self.store.create(caller.name, name, made)
+        glossary = await self.store.create(caller.name, name, made)
+        audit("glossary created", caller.name, glossary=glossary.id)
+        return glossary
 
     async def entries(
         self,
@@ -207,6 +210,7 @@ class _Routes:
         async def delete(request: Request) -> Response:
             caller, found = await self.one(request)
             await self.store.delete(caller.name, found.id)
+            audit("glossary deleted", caller.name, glossary=found.id)
             return Response(status_code=204)
 
 
@@ -330,8 +334,10 @@ def create_multilingual_router(
         dictionaries = [await routes.read(each) for each in wanted.dictionaries or ()]
         if wanted.name is not None:
             await store.rename(caller.name, identifier, wanted.name)
+            audit("glossary renamed", caller.name, glossary=identifier)
         for pair, terms in dictionaries:
             await store.merge(caller.name, identifier, pair, terms)
+            audit("dictionary extended", caller.name, glossary=identifier, pair=pair)
         return Json(_multilingual(await store.get(caller.name, identifier)))
 
     @router.get(
@@ -361,7 +367,9 @@ def create_multilingual_router(
         caller, fields = await admitted(access, request)
         pair, terms = await routes.read(fields.parse(DictionaryParameters))
         identifier = request.path_params["glossary_id"]
-        return Json(_counted(await store.replace(caller.name, identifier, pair, terms)))
+        replaced = await store.replace(caller.name, identifier, pair, terms)
+        audit("dictionary replaced", caller.name, glossary=identifier, pair=pair)
+        return Json(_counted(replaced))
 
     @router.delete(
         "/glossaries/{glossary_id}/dictionaries",
@@ -374,7 +382,9 @@ def create_multilingual_router(
         caller, fields = await admitted(access, request)
         wanted = fields.parse(RemovedPair)
         glossary = await store.get(caller.name, request.path_params["glossary_id"])
-        await store.remove(caller.name, glossary.id, _pair_of(glossary, wanted))
+        pair = _pair_of(glossary, wanted)
+        await store.remove(caller.name, glossary.id, pair)
+        audit("dictionary deleted", caller.name, glossary=glossary.id, pair=pair)
         return Response(status_code=204)
 
     return router

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from datetime import datetime
 from typing import Any
 
 import httpx
+import pytest
 
 from service.settings import Settings
 from tests.api.answers import answered, refused
@@ -29,6 +31,25 @@ async def created(client: httpx.AsyncClient, **fields: Any) -> str:
     assert response.status_code == 201, response.text
     identifier: str = response.json()["glossary_id"]
     return identifier
+
+
+async def test_every_change_of_a_glossary_is_audited_without_its_texts(
+    client: httpx.AsyncClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO, "service.audit"):
+        glossary, path = await made(client, json=BOTH)
+        changes = {"name": "renamed", "dictionaries": [DICTIONARY]}
+        await answered(client.patch(path, json=changes))
+        await answered(client.put(f"{path}/dictionaries", json=DICTIONARY))
+        await client.delete(f"{path}/dictionaries", params=GERMAN)
+        await client.delete(path)
+    lines = [vars(record) for record in caplog.records if record.name == "service.audit"]
+    assert {line["glossary"] for line in lines} == {glossary["glossary_id"]}
+    assert [line["msg"] for line in lines] == [
+        *("glossary created", "glossary renamed", "dictionary extended", "dictionary replaced"),
+        *("dictionary deleted", "glossary deleted"),
+    ]
+    assert "LAWN" not in str(lines)
 
 
 async def made(client: httpx.AsyncClient, **sent: Any) -> tuple[dict[str, Any], str]:
