@@ -223,7 +223,7 @@ class RequestLog:
                 "%s %s",
                 scope["method"],
                 scope["path"],
-                extra={"status": shown, "milliseconds": round(seconds * 1000, 1)} | _work_of(facts),
+                extra=_line_of(facts, shown, seconds),
             )
             span.finish(
                 RequestFinished(
@@ -566,11 +566,15 @@ def _headers(identifier: str, facts: RequestFacts, seconds: float) -> list[tuple
     return [(name, str(value).encode("latin-1")) for name, value in headers if value is not None]
 
 
-def _work_of(facts: RequestFacts) -> dict[str, str | int]:
-    """Caller and work of a request, as far as they are known, as fields of its log line."""
+def _line_of(facts: RequestFacts, status: int | None, seconds: float) -> dict[str, object]:
+    """Fields of a request's log line; without caller, characters and model if not known."""
     model = None if facts.model == NO_MODEL else facts.model
     known = {"caller": facts.caller, "characters": facts.characters, "model": model}
-    return {name: value for name, value in known.items() if value is not None}
+    return {
+        "status": status,
+        "milliseconds": round(seconds * 1000, 1),
+        **{name: value for name, value in known.items() if value is not None},
+    }
 
 
 def _stages(timing: Timing | None) -> dict[str, float]:
