@@ -94,7 +94,9 @@ def test_every_queried_series_exists(exposed: dict[str, set[str]]) -> None:
     expressions = [query.expression for query in [*queries(), *variables()]]
     expressions += [rule["expr"] for kind in ("alert", "record") for rule in rules(kind).values()]
     assert series_in(expressions) <= set().union(*exposed.values())
-    recorded = {name for each in expressions for name in re.findall(r"\bjob:\w+:\w+", each)}
+    recorded = {
+        name for each in expressions for name in re.findall(r"\bnamespace_job:\w+:\w+", each)
+    }
     assert recorded == set(rules("record"))
 
 
