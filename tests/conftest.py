@@ -27,6 +27,7 @@ os.environ.setdefault("DRAGOMAN_THREADS", "1")
 # the fault of what was changed; `--hypothesis-profile=elsewhere` looks for others.
 settings.register_profile("dragoman", deadline=None, derandomize=True)
 settings.register_profile("elsewhere", deadline=None)
+settings.register_profile("thorough", deadline=None, max_examples=10_000)
 settings.load_profile("dragoman")
 
 

@@ -22,7 +22,7 @@ from service.api.middleware import note_caller
 from service.engine.types import Origin, Priority
 from service.state.keys import ApiKey, KeyStore
 from service.state.rates import RateLimits
-from service.state.usage import Usage, UsageLedger
+from service.state.usage import Charge, Usage, UsageLedger
 
 _SCHEMES = ("deepl-auth-key", "bearer")
 _IPV6_PREFIX = 64
@@ -135,8 +135,8 @@ class Access:
 
     def charge(
         self, caller: Caller, characters: int, *, documents: int = 0
-    ) -> AbstractAsyncContextManager[None]:
-        """Count a request, and charge for the work done inside unless it raises.
+    ) -> AbstractAsyncContextManager[Charge]:
+        """Count a request, and charge for the work done inside; see ``UsageLedger.charge``.
 
         Raises ``RateLimited``. Entering raises ``QuotaExceeded``.
         """

@@ -6,7 +6,7 @@ import math
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from fastapi import Request
 
@@ -34,14 +34,8 @@ class Allowed:
     """Resources that a request within the limits may use."""
 
     origin: Origin
-    characters: tuple[int, ...]
-    """Characters of each text to charge for."""
     seconds: float
     """Time limit of the whole request."""
-
-    @property
-    def total(self) -> int:
-        return sum(self.characters)
 
 
 class RequestMeter:
@@ -63,9 +57,7 @@ class RequestMeter:
         width = max(decoding.beam_size or 1, decoding.num_hypotheses or 1)
         if width > self.limits.alternatives + 1:
             raise BeamTooWide(width, self.limits.alternatives + 1)
-        characters = tuple(map(wanted.markup.characters, wanted.texts))
-        origin = self.callers.origin(caller, priority)
-        return Allowed(origin, characters, self._seconds(request))
+        return Allowed(self.callers.origin(caller, priority), self._seconds(request))
 
     def note(
         self, request: Request, characters: Sequence[int], translations: Sequence[Translation]
@@ -94,8 +86,18 @@ class RequestMeter:
         return min(seconds, self.limits.seconds)
 
 
-OpenDecoder = Callable[[Caller, int, Origin], AbstractAsyncContextManager[Decoder]]
-"""A decoder on behalf of a caller, who is charged for the characters unless the body raises.
+class RunningCharge(Protocol):
+    """Charge of a request in progress, for characters that are reserved."""
+
+    def use(self, characters: int) -> None:
+        """Charge for so many of the characters, also if the request fails later."""
+
+
+OpenDecoder = Callable[
+    [Caller, int, Origin], AbstractAsyncContextManager[tuple[Decoder, RunningCharge]]
+]
+"""A decoder on behalf of a caller, and the charge for the characters: of all of them, unless the
+body raises.
 
 Entering, or the first call of the decoder, raises what ``Access.charge`` raises."""
 
@@ -110,12 +112,12 @@ class ChargedDecoders:
     @asynccontextmanager
     async def opened(
         self, caller: Caller, characters: int, origin: Origin
-    ) -> AsyncIterator[Decoder]:
+    ) -> AsyncIterator[tuple[Decoder, RunningCharge]]:
         async with (
-            self._access.charge(caller, characters),
+            self._access.charge(caller, characters) as charge,
             self._decoders.opened(origin) as decoder,
         ):
-            yield decoder
+            yield decoder, charge
 
 
 class MeteredTranslator:
@@ -129,6 +131,7 @@ class MeteredTranslator:
         open_decoder: OpenDecoder,
     ) -> None:
         self._translator = translator
+        self._reader = translator.reader
         self._finder = finder
         self._meter = meter
         self._open = open_decoder
@@ -143,35 +146,44 @@ class MeteredTranslator:
         """Raises ``BadRequest`` or ``BeamTooWide`` beyond the limits, ``DeadlineExceeded``, and
         what ``OpenDecoder`` and ``Translator`` raise."""
         allowed = self._meter.allowed(request, caller, reading.wanted, reading.priority)
-        async with (
-            self._open(caller, allowed.total, allowed.origin) as decoder,
-            deadline(allowed.seconds),
-        ):
-            prepared = await self._prepared(reading, allowed.origin)
-            translations = await self._translator.translate(
-                prepared, decoder, caller=allowed.origin.caller
-            )
-        self._meter.note(request, allowed.characters, translations)
+        origin = allowed.origin
+        async with deadline(allowed.seconds):
+            characters = await self._characters(reading, origin)
+            async with self._open(caller, sum(characters), origin) as (decoder, _):
+                prepared = await self._prepared(reading, origin)
+                translations = await self._translator.translate(
+                    prepared, decoder, caller=origin.caller
+                )
+        self._meter.note(request, characters, translations)
         return translations
 
     async def stream(
         self, request: Request, caller: Caller, reading: Reading[Any]
     ) -> AsyncGenerator[Part | list[Translation], None]:
         """Yields the parts of each text, then the translations. Arguments and errors are those of
-        ``translate``."""
+        ``translate``.
+
+        A part is charged when it is yielded, so that a stream that ends early is not free.
+        """
         allowed = self._meter.allowed(request, caller, reading.wanted, reading.priority)
-        # Closing the stream here ends its work before the charge completes.
-        async with (
-            self._open(caller, allowed.total, allowed.origin) as decoder,
-            deadline(allowed.seconds),
-        ):
-            prepared = await self._prepared(reading, allowed.origin)
-            stream = self._translator.stream(prepared, decoder, allowed.origin.caller)
-            async with aclosing(stream) as parts:
-                async for each in parts:
-                    if isinstance(each, list):
-                        self._meter.note(request, allowed.characters, each)
-                    yield each
+        origin = allowed.origin
+        async with deadline(allowed.seconds):
+            characters = await self._characters(reading, origin)
+            async with self._open(caller, sum(characters), origin) as (decoder, charge):
+                prepared = await self._prepared(reading, origin)
+                stream = self._translator.stream(prepared, decoder, origin.caller)
+                delivered, used = 0.0, 0
+                # Closing the stream here ends its work before the charge completes.
+                async with aclosing(stream) as parts:
+                    async for each in parts:
+                        if isinstance(each, list):
+                            self._meter.note(request, characters, each)
+                            delivered = sum(characters)
+                        else:
+                            delivered += characters[each.text] * each.share
+                        charge.use(math.ceil(delivered) - used)
+                        used = math.ceil(delivered)
+                        yield each
 
     async def alternatives(
         self, request: Request, caller: Caller, wanted: TranslateRequest, place: WordPlace
@@ -180,16 +192,27 @@ class MeteredTranslator:
         allowed = self._meter.allowed(request, caller, wanted, "interactive")
         if place.translation is not None:
             self.limits.check([place.translation])
+        origin = allowed.origin
+        characters = sum(await self._reader.characters(wanted.texts, wanted.markup, origin.caller))
         async with (
-            self._open(caller, allowed.total, allowed.origin) as decoder,
             deadline(allowed.seconds),
+            self._open(caller, characters, origin) as (decoder, _),
         ):
-            found = await self._finder.find(wanted, place, decoder, allowed.origin.caller)
+            found = await self._finder.find(wanted, place, decoder, origin.caller)
         facts = facts_of(request)
         facts.model, facts.model_version = found.model, found.version
-        facts.timing, facts.characters, facts.tokens = found.timing, allowed.total, found.tokens
-        self._meter.metrics.characters(found.model, allowed.total)
+        facts.timing, facts.characters, facts.tokens = found.timing, characters, found.tokens
+        self._meter.metrics.characters(found.model, characters)
         return found
+
+    async def _characters(self, reading: Reading[Any], origin: Origin) -> tuple[int, ...]:
+        """The characters of each text to charge for."""
+        if not reading.characters:
+            wanted = reading.wanted
+            reading.characters = await self._reader.characters(
+                wanted.texts, wanted.markup, origin.caller
+            )
+        return reading.characters
 
     async def _prepared(self, reading: Reading[Any], origin: Origin) -> Prepared:
         if reading.prepared is not None:

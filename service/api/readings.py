@@ -45,6 +45,8 @@ class Reading(Generic[P]):
     priority: Priority
     lasting: bool = True
     """Whether the same body always means the same request, while the models stay."""
+    characters: tuple[int, ...] = ()
+    """The characters of each text to charge for, once they have been counted."""
     prepared: Prepared | None = None
     """Its texts as token ids, once they have been read."""
 

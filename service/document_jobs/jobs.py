@@ -49,7 +49,7 @@ _LONGEST_NAME = 120
 _EXPECTED = (DocumentJobError, DocumentError, StateError, TranslationError, EngineError)
 """Errors that end a job and are no defect of the service."""
 
-Charge = Callable[[int], AbstractAsyncContextManager[None]]
+Charge = Callable[[int], AbstractAsyncContextManager[object]]
 """Charges the caller of a job for so many characters, unless the work inside raises."""
 
 

@@ -72,6 +72,33 @@ class _Account:
         return self.written + self.pending
 
 
+class Charge:
+    """Amount that is reserved for a request in progress, part by part used. Event loop only."""
+
+    def __init__(self, account: _Account, amount: Amount) -> None:
+        self._account = account
+        self._left = amount
+        account.reserved += amount
+
+    def use(self, characters: int) -> None:
+        """Charge for characters, at most those reserved, also if the work fails later."""
+        self._spend(Amount(min(characters, self._left.characters)))
+
+    def finish(self) -> None:
+        """Charge for everything that is left."""
+        self._spend(self._left)
+
+    def release(self) -> None:
+        """Reserve nothing any longer."""
+        self._account.reserved -= self._left
+        self._left = _NOTHING
+
+    def _spend(self, amount: Amount) -> None:
+        self._left -= amount
+        self._account.reserved -= amount
+        self._account.pending += amount
+
+
 class UsageLedger:
     """Usage of all callers, for one event loop; runs from ``start`` to ``close``."""
 
@@ -103,8 +130,8 @@ class UsageLedger:
     @asynccontextmanager
     async def charge(
         self, caller: str | None, characters: int, documents: int = 0, quota: int = 0
-    ) -> AsyncIterator[None]:
-        """Charge a caller for the work done inside, unless the work raises.
+    ) -> AsyncIterator[Charge]:
+        """Charge a caller for the work done inside. If it raises, only for what it has used.
 
         ``caller`` is ``None`` for callers without a key. ``quota`` is in characters a month; 0 is
         unlimited. Raises ``QuotaExceeded`` before any work is done.
@@ -115,12 +142,12 @@ class UsageLedger:
         taken = account.used.characters + account.reserved.characters
         if quota and taken + characters > quota:
             raise QuotaExceeded(characters, taken, quota, _bounds(now)[1])
-        account.reserved += amount
+        charge = Charge(account, amount)
         try:
-            yield
-            account.pending += amount
+            yield charge
+            charge.finish()
         finally:
-            account.reserved -= amount
+            charge.release()
 
     async def of(self, caller: str | None) -> Usage:
         """Usage of a caller this month, including the written usage of other processes."""

@@ -14,7 +14,7 @@ from typing import Protocol
 from service.catalogue.catalogue import Catalogue, Route
 from service.catalogue.loaded_model import DirectedModel
 from service.text.glossary.term_index import TermIndexes
-from service.text.markup import MarkedText, Markup, parse
+from service.text.markup import MarkedText, Markup, characters, parse
 from service.text.types import Detection, LanguagePair
 from service.translation.beginning import begun
 from service.translation.errors import InvalidOption, InvalidText, UndetectedLanguage
@@ -117,6 +117,22 @@ class RequestReader:
             work = work_of(texts, route, request)
             groups.append(PairTexts(pair, route, tuple(read), tuple(texts), work))
         return Prepared(request, tuple(groups), time.perf_counter() - started)
+
+    async def characters(
+        self, texts: Sequence[str], markup: Markup, caller: str = ""
+    ) -> tuple[int, ...]:
+        """The characters of each text to charge for; raises the errors of malformed markup."""
+        if markup.kind == "text":
+            return tuple(map(len, texts))
+
+        def count(check: Check) -> tuple[int, ...]:
+            counts = []
+            for text in texts:
+                check()
+                counts.append(characters(text, markup))
+            return tuple(counts)
+
+        return await self.pool.run(texts, count, caller=caller or None)
 
     async def read_texts(
         self, request: TranslateRequest, catalogue: Catalogue, caller: str = ""

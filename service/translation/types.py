@@ -223,6 +223,8 @@ class Part:
 
     text: int
     target: str
+    share: float = field(default=0.0, compare=False)
+    """The share of the text's source that it translates. Those of all parts add up to 1."""
 
 
 def longest(timings: Sequence[Timing]) -> Timing:

@@ -41,6 +41,7 @@ from service.workers.messages import (
     Refused,
     Reply,
     Taken,
+    Used,
     Value,
 )
 
@@ -110,20 +111,27 @@ class _OpenRequest:
         self.decoder: asyncio.Future[Decoder] = loop.create_future()
         self.closed: asyncio.Future[None] = loop.create_future()
         self.calls: set[asyncio.Task[None]] = set()
+        self.used = 0
+        """Characters that have been delivered to the client."""
 
     async def run(self, server: DecodeServer, opened: Open) -> None:
-        """Charge for the request once it is closed as finished. Outermost: logs bugs."""
+        """Charge for the request: for all of it once it is closed as finished, otherwise for what
+        was delivered. Outermost: logs bugs."""
         request_id.set(opened.request_id)
         failure: BaseException = _Abandoned()
         try:
             if server.drain.begun:
                 raise ShuttingDown
             with server.drain.accepted():
-                async with server.open_decoder(
-                    opened.caller, opened.characters, opened.origin
-                ) as decoder:
+                async with server.open_decoder(opened.caller, opened.characters, opened.origin) as (
+                    decoder,
+                    charge,
+                ):
                     self.decoder.set_result(decoder)
-                    await self.closed
+                    try:
+                        await self.closed
+                    finally:
+                        charge.use(self.used)
         except (_Abandoned, *EXPECTED) as error:
             failure = error
         except asyncio.CancelledError:
@@ -199,6 +207,8 @@ class _WorkerConnection(MessageProtocol):
                     closed.set_result(None) if finished else closed.set_exception(_Abandoned())
                     # Marks the exception as retrieved: the request may not have been admitted.
                     closed.exception()
+            case Used(request, characters):
+                self._open[request].used += characters
             case Observed(name, arguments):
                 self._running += (name == "request_accepted") - (name == "request_finished")
                 getattr(self._server.metrics, name)(*arguments)

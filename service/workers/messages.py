@@ -56,8 +56,8 @@ class Taken(_Message, frozen=True):
 class Open(_Message, frozen=True):
     """A request of a caller for some characters; ``Close`` follows.
 
-    Invariant: the caller is charged if and only if a ``Close`` with ``finished`` follows, as one
-    process charges if and only if all of a request has been translated.
+    Invariant: the caller is charged for all of them if a ``Close`` with ``finished`` follows, and
+    otherwise for what ``Used`` names, as one process charges for what it has delivered.
     """
 
     request: int
@@ -69,10 +69,17 @@ class Open(_Message, frozen=True):
 
 
 class Close(_Message, frozen=True):
-    """Ends a request. Without ``finished`` its calls are cancelled, and nothing is charged."""
+    """Ends a request. Without ``finished`` its calls are cancelled."""
 
     request: int
     finished: bool
+
+
+class Used(_Message, frozen=True):
+    """So many more characters of a request have been translated and sent to its client."""
+
+    request: int
+    characters: int
 
 
 class Admit(_Message, frozen=True):
@@ -165,7 +172,7 @@ class Refused(_Message, frozen=True):
 _ERRORS: dict[str, type[Exception]] = {kind.__name__: kind for kind in (*REFUSALS, ModelReplaced)}
 
 Call = Admit | Decode | Force | Keep
-FromWorker = Taken | Open | Close | Call | Observed
+FromWorker = Taken | Open | Close | Used | Call | Observed
 FromOwner = Offer | Draining | Part | Reply | Refused
 
 

@@ -21,6 +21,7 @@ from starlette.requests import HTTPConnection
 from models.bundle.manifest import InvalidBundle
 from service.api.access import Caller, Callers
 from service.api.errors import KeyInvalid
+from service.api.metering import RunningCharge
 from service.catalogue.catalogue import Catalogue
 from service.catalogue.errors import ModelReplaced, NotReady
 from service.catalogue.loaded_model import LoadedModel
@@ -50,6 +51,7 @@ from service.workers.messages import (
     Refused,
     Reply,
     Taken,
+    Used,
     Value,
 )
 
@@ -116,8 +118,8 @@ class OwnerLink:
     @asynccontextmanager
     async def opened(
         self, caller: Caller, characters: int, origin: Origin
-    ) -> AsyncIterator[Decoder]:
-        """A decoder on behalf of a caller, see ``service.api.metering.OpenDecoder``.
+    ) -> AsyncIterator[tuple[Decoder, RunningCharge]]:
+        """A decoder on behalf of a caller and its charge, see ``service.api.metering.OpenDecoder``.
 
         Waits for the owner's admission before anything is read, if the caller has limits. Otherwise
         the calls of the decoder wait for it, or leaving does.
@@ -130,7 +132,7 @@ class OwnerLink:
         try:
             if caller.requests_per_minute or caller.characters_per_month:
                 await decoder.admitted()
-            yield decoder
+            yield decoder, decoder
             if not decoder.called:
                 await decoder.admitted()
             finished = True
@@ -208,7 +210,7 @@ class OwnerLink:
 
 
 class _RemoteDecoder:
-    """``Decoder`` of one request."""
+    """``Decoder`` and ``RunningCharge`` of one request."""
 
     def __init__(self, connection: _OwnerConnection, request: int) -> None:
         self._connection = connection
@@ -220,6 +222,9 @@ class _RemoteDecoder:
         """Wait until the owner has admitted the request; raises its refusal."""
         self.called = True
         await self._connection.call(Admit(next(self._connection.numbers), self._request))
+
+    def use(self, characters: int) -> None:
+        self._connection.send(Used(self._request, characters))
 
     async def decode(
         self,

@@ -242,18 +242,22 @@ def create_router(
         """Blanks, line breaks and tags come back exactly as they were."""
         caller, reading = await readings.read(request, DEEPL, parse)
         translations = await metered.translate(request, caller, reading)
-        content = _content(reading.parameters, translations)
+        content = _content(reading.parameters, reading.characters, translations)
         return Response(content, media_type="application/json")
 
     return router
 
 
-def _content(parameters: TextParameters, translations: Sequence[Translation]) -> bytes:
-    pairs = zip(parameters.text, translations, strict=True)
+def _content(
+    parameters: TextParameters, characters: Sequence[int], translations: Sequence[Translation]
+) -> bytes:
+    pairs = zip(characters, translations, strict=True)
     return json_bytes(TranslationsAnswer(translations=[_answer(parameters, *p) for p in pairs]))
 
 
-def _answer(parameters: TextParameters, text: str, translation: Translation) -> TranslationAnswer:
+def _answer(
+    parameters: TextParameters, characters: int, translation: Translation
+) -> TranslationAnswer:
     given: dict[str, Any] = {}
     if parameters.model_type is not None:
         given["model_type_used"] = parameters.model_type.removeprefix("prefer_")
@@ -269,7 +273,7 @@ def _answer(parameters: TextParameters, text: str, translation: Translation) -> 
     return TranslationAnswer(
         detected_source_language=shown(translation.pair.source),
         text=translation.text,
-        billed_characters=parameters.markup.characters(text),
+        billed_characters=characters,
         truncated=translation.truncated,
         **given,
     )

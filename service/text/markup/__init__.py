@@ -5,6 +5,7 @@ from __future__ import annotations
 from service.text.markup.run import Cut as Cut
 from service.text.markup.run import MarkedText as MarkedText
 from service.text.markup.run import Run as Run
+from service.text.markup.run import characters as characters
 from service.text.markup.run import fragment as fragment
 from service.text.markup.run import parse as parse
 from service.text.markup.sentence import NO_FRAGMENT as NO_FRAGMENT

@@ -86,16 +86,9 @@ def parse(text: str, markup: Markup = PLAIN) -> MarkedText:
     if markup.kind == "text" and text.strip() and not (_LINE_BREAK.search(text) or find(text)):
         return MarkedText((Run(text, (Atom("text", text, text),), False),), ("", ""))
     tokens: Iterable[Token]
-    decode: Decoder
-    match markup.kind:
-        case "text":
-            tokens, decode = _lines(text), literal
-        case "html":
-            decode = html_tokens.decode
-            tokens = whole_links(html_tokens.read(text, markup), decode)
-        case "xml":
-            decode = xml_tokens.decode
-            tokens = whole_links(xml_tokens.read(text, markup), decode)
+    tokens, decode = _tokens(text, markup)
+    if markup.kind != "text":
+        tokens = whole_links(tokens, decode)
     runs: list[Run] = []
     between: list[str] = []
     outside: list[str] = []
@@ -126,6 +119,28 @@ def parse(text: str, markup: Markup = PLAIN) -> MarkedText:
     end_run()
     between.append("".join(outside))
     return MarkedText(tuple(runs), tuple(between))
+
+
+def characters(text: str, markup: Markup) -> int:
+    """The characters of a text that a caller is charged for: in markup, those outside of tags.
+
+    A tag is what ``parse`` takes for one, so that no translated character is free. Raises
+    ``MalformedMarkup``.
+    """
+    if markup.kind == "text":
+        return len(text)
+    tokens, _ = _tokens(text, markup)
+    return sum(len(token.raw) for token in tokens if token.kind == "text")
+
+
+def _tokens(text: str, markup: Markup) -> tuple[Iterator[Token], Decoder]:
+    match markup.kind:
+        case "text":
+            return _lines(text), literal
+        case "html":
+            return html_tokens.read(text, markup), html_tokens.decode
+        case "xml":
+            return xml_tokens.read(text, markup), xml_tokens.decode
 
 
 def fragment(raw: str, markup: Markup) -> Fragment:

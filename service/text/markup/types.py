@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Literal
 
 from service.text.errors import TranslationError
-
-_TAG = re.compile(r"<(?:[^\W\d]|[/!?:])[^<>]*>")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +21,6 @@ class Markup:
     """Tags that never end sentences; overrides ``splitting_tags``."""
     outline_detection: bool = True
     """XML only: whether tags without text next to them end sentences."""
-
-    def characters(self, text: str) -> int:
-        """The characters of a text that a caller is charged for: those outside of its tags."""
-        return len(text if self.kind == "text" else _TAG.sub("", text))
 
 
 PLAIN = Markup()
