@@ -17,6 +17,7 @@ from starlette.types import Receive, Scope, Send
 
 from service.api.errors import EXPECTED
 from service.api.responses import json_bytes
+from service.threads.time_slices import TimeSlices
 
 MEDIA_TYPE = "text/event-stream"
 
@@ -101,6 +102,7 @@ async def _pieces(events: AsyncIterator[Event], keep_alive: float) -> AsyncGener
     # A task of its own, so that a timeout does not cancel the work behind ``events``.
     reading = asyncio.create_task(read())
     reading.add_done_callback(lambda _: queue.put_nowait(None))
+    slices = TimeSlices()
     try:
         while True:
             try:
@@ -112,6 +114,7 @@ async def _pieces(events: AsyncIterator[Event], keep_alive: float) -> AsyncGener
             if piece is None:
                 break
             yield piece
+            await slices.pause()
         await reading
     finally:
         reading.cancel()

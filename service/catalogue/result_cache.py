@@ -11,10 +11,10 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Literal
 
 from service.engine.types import Decoded, DecodingOptions, Durations, Origin, Priority
+from service.threads.time_slices import TimeSlices
 
 Lookup = Literal["hit", "miss", "coalesced"]
 Decode = Callable[[tuple[int, ...], DecodingOptions, Origin], Awaitable[Decoded]]
@@ -26,6 +26,9 @@ DeliverDecoded = Callable[[int, Decoded], None]
 _Question = tuple[tuple[int, ...], DecodingOptions, str]
 """Token ids, options, and the scope within which results are shared."""
 
+_MOST_RUNNING = 2_048
+"""Sentences of one call that are decoded at a time: several times the slots of an engine, which
+chooses among the sentences that wait."""
 _BYTES_PER_ENTRY = 1_500
 _BYTES_PER_SEQUENCE = 250
 _BYTES_PER_TOKEN = 40
@@ -56,47 +59,61 @@ class ResultCache:
         sentences: Sequence[SourceSentence],
         origin: Origin,
         deliver: DeliverDecoded | None = None,
+        *,
+        at_once: bool = False,
     ) -> list[Decoded]:
         """Decode the sentences of one request, in order; see ``Decoder.decode``.
 
         A cached result has durations of 0. Needs one task for each sentence that no other call is
-        waiting for, and none for others.
+        waiting for, and none for others. So that a request of thousands of sentences does not hold
+        the event loop, it begins them by and by, and ``_MOST_RUNNING`` at a time. ``at_once``
+        begins all in one turn of the event loop.
         """
         questions = [(source_ids, options, origin.scope) for source_ids, options in sentences]
-        results = [self._known(question) for question in questions]
-        joined = {
-            number: self._join(questions[number], origin)
-            for number, known in enumerate(results)
-            if known is None
-        }
-        delivering: dict[int, Callable[[asyncio.Task[Decoded]], None]] = {}
-        if deliver is not None:
-            for number, running in joined.items():
-                delivering[number] = partial(_deliver, deliver, number)
-                running.task.add_done_callback(delivering[number])
-        try:
-            if deliver is not None:
-                for number, known in enumerate(results):
-                    if known is not None:
-                        deliver(number, known)
-            if joined:
-                await asyncio.wait(
-                    [running.task for running in joined.values()],
-                    return_when=asyncio.FIRST_EXCEPTION,
-                )
+        results: list[Decoded | None] = []
+        joined: dict[int, _Running] = {}
+        finished: asyncio.Queue[int] = asyncio.Queue()
+        noting: dict[int, Callable[[asyncio.Task[Decoded]], None]] = {}
+        slices = TimeSlices()
+
+        def join(number: int) -> None:
+            running = joined[number] = self._join(questions[number], origin)
+            noting[number] = lambda _: finished.put_nowait(number)
+            running.task.add_done_callback(noting[number])
+
+        async def take() -> None:
+            """Wait for a result; raises the failure of its decoding."""
+            number = await finished.get()
+            self._leave(questions[number], origin.priority, joined[number])
             # A failure's traceback has this frame: if it had the task, too, only the garbage
             # collector would free both.
-            for number in joined:
-                # If one has failed, others may still be running.
-                if joined[number].task.done():
-                    results[number] = joined[number].task.result()
+            decoded = results[number] = joined.pop(number).task.result()
+            if deliver is not None:
+                deliver(number, decoded)
+
+        try:
+            for number, question in enumerate(questions):
+                known = self._known(question)
+                results.append(known)
+                if known is None:
+                    join(number)
+                elif deliver is not None:
+                    deliver(number, known)
+                if at_once:
+                    continue
+                await slices.pause()
+                while len(joined) >= _MOST_RUNNING or not finished.empty():
+                    await take()
+            while joined:
+                await take()
+                await slices.pause()
             return [decoded for decoded in results if decoded is not None]
         finally:
-            for number in joined:
-                if number in delivering:
-                    joined[number].task.remove_done_callback(delivering[number])
-                self._leave(questions[number], origin.priority, joined[number])
+            for number, running in joined.items():
+                running.task.remove_done_callback(noting[number])
+                self._leave(questions[number], origin.priority, running)
             joined.clear()
+            noting.clear()
 
     def _known(self, question: _Question) -> Decoded | None:
         known = self._kept.get(question)
@@ -150,11 +167,6 @@ class ResultCache:
         while self._bytes > self._max_bytes:
             oldest, forgotten = self._kept.popitem(last=False)
             self._bytes -= _size(oldest, forgotten)
-
-
-def _deliver(deliver: DeliverDecoded, number: int, task: asyncio.Task[Decoded]) -> None:
-    if not task.cancelled() and task.exception() is None:
-        deliver(number, task.result())
 
 
 async def _run(decode: Decode, question: _Question, origin: Origin) -> Decoded:

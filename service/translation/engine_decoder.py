@@ -74,7 +74,9 @@ class _EngineDecoder:
             return await model.results.decode(sentences, self._origin, deliver)
         async with self._block_lock, together() as group:
             with model.engine.gathering():
-                decoding = group.create_task(model.results.decode(sentences, self._origin, deliver))
+                decoding = group.create_task(
+                    model.results.decode(sentences, self._origin, deliver, at_once=True)
+                )
                 # One turn of the event loop starts the task, another those of its sentences.
                 for _ in range(2):
                     await asyncio.sleep(0)

@@ -6,6 +6,7 @@ markup. A sentence that contains a glossary term is never copied.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -156,7 +157,16 @@ def prepare(
             )
         return resolved[key]
 
+    # Equal sentences are one object, which is decoded and written once.
+    known: dict[tuple[MarkedSentence, int], Sentence] = {}
+
     def sentence(marked: MarkedSentence, number: int) -> Sentence:
+        key = marked, number if job.decoding.samples else min(number, 1)
+        if key not in known:
+            known[key] = made(marked, number)
+        return known[key]
+
+    def made(marked: MarkedSentence, number: int) -> Sentence:
         source_ids = encoded[marked.text]
         options = options_of(len(source_ids), number, has_figures(marked.text))
         occurrences = () if index is None else index.occurrences_in(marked.text)
@@ -205,13 +215,18 @@ def work_of(
         (directed.model.manifest, Job.of(request, last=directed is route[-1]).decoding)
         for directed in route
     ]
+    lengths = Counter(
+        (len(sentence.source_ids), bool(number))
+        for text in texts
+        for number, sentence in enumerate(text.sentences)
+    )
     total = 0
-    for number, sentence in (each for text in texts for each in enumerate(text.sentences)):
+    for (length, later), count in lengths.items():
         work = sum(
-            (1 if number else 1 + decoding.token_alternatives)
-            * decoding.work(manifest.decoding, manifest.limits, len(sentence.source_ids))
+            (1 if later else 1 + decoding.token_alternatives)
+            * decoding.work(manifest.decoding, manifest.limits, length)
             for manifest, decoding in jobs
         )
         # The graph that scores reads a sentence once.
-        total += work + len(sentence.source_ids) * request.confidence
+        total += count * (work + length * request.confidence)
     return total

@@ -14,7 +14,6 @@ import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from itertools import islice
 from typing import Protocol
 
 from service.catalogue.catalogue import Catalogue
@@ -23,6 +22,7 @@ from service.catalogue.loaded_model import DirectedModel
 from service.engine.errors import SentenceTooLong
 from service.engine.types import Decoded, DecodingOptions
 from service.text.confidence import Confidence
+from service.threads.time_slices import TimeSlices
 from service.translation.decoder import Decoder
 from service.translation.forced_pass import sentence_confidence, written_ids
 from service.translation.ordered_parts import OrderedParts
@@ -35,6 +35,10 @@ from service.translation.types import Leg, Part, TranslatedSentence, TranslateRe
 
 _MOST_ATTEMPTS = 3
 """Readings of a request, at most, whose models are replaced before it is decoded."""
+
+_MOST_WRITERS = 8
+"""Sentences of a request that wait for the word alignment at a time. A model aligns one at a time,
+and each that waits is a task, which has to be cancelled with the request."""
 
 
 class Offering(Protocol):
@@ -103,8 +107,10 @@ class Translator:
         work = asyncio.create_task(self.translate(prepared, decoder, parts.put_nowait, caller))
         work.add_done_callback(lambda _: parts.put_nowait(None))
         try:
+            slices = TimeSlices()
             while (part := await parts.get()) is not None:
                 yield part
+                await slices.pause()
             yield await work
         finally:
             work.cancel()
@@ -195,6 +201,8 @@ class Translator:
         ]
 
 
+Identity = int
+"""The ``id`` of a sentence."""
 DeliverSentence = Callable[[int, int, str], None]
 """Callback for a finished sentence: text number, sentence number, translation."""
 
@@ -213,52 +221,71 @@ async def _leg(
     work: int,
     deliver: DeliverSentence | None,
 ) -> list[Leg]:
-    """Decode and write every sentence of the texts. The first failure cancels all."""
-    places = [
-        (text, number, sentence)
-        for text in range(len(texts))
-        for number, sentence in enumerate(texts[text].sentences)
-    ]
-    searched = [place for place in places if not place[2].alternatives]
-    sources = [(sentence.source_ids, sentence.options) for _, _, sentence in searched]
-    written: dict[tuple[int, int], TranslatedSentence] = {}
+    """Decode and write every sentence of the texts. The first failure cancels all.
 
-    async def write(place: tuple[int, int, Sentence], decoded: Decoded) -> None:
-        text, number, sentence = place
+    Sentences that are one object are decoded and written once.
+    """
+    places: dict[Identity, list[tuple[int, int]]] = {}
+    sentences: dict[Identity, Sentence] = {}
+    for number, text in enumerate(texts):
+        for place, sentence in enumerate(text.sentences):
+            places.setdefault(id(sentence), []).append((number, place))
+            sentences[id(sentence)] = sentence
+    searched = [sentence for sentence in sentences.values() if not sentence.alternatives]
+    sources = [(sentence.source_ids, sentence.options) for sentence in searched]
+    written: dict[Identity, TranslatedSentence] = {}
+    slices = TimeSlices()
+
+    async def keep(sentence: Sentence, done: TranslatedSentence) -> None:
+        written[id(sentence)] = done
+        if deliver is not None:
+            for number, place in places[id(sentence)]:
+                deliver(number, place, done.hypotheses[0])
+                await slices.pause()
+
+    async def write(sentence: Sentence, decoded: Decoded) -> None:
         best = chosen(directed, sentence, sentence.options, decoded)
         passes = await forced_passes(directed, sentence, best, decoder)
         done = translated_sentence(directed, sentence, best, sentence.options, passes)
-        written[text, number] = done
-        if deliver is not None:
-            deliver(text, number, done.hypotheses[0])
+        await keep(sentence, done)
 
-    if deliver is None and not any(sentence.needs_alignment for _, _, sentence in searched):
+    if deliver is None and not any(sentence.needs_alignment for sentence in searched):
         # Nothing is gained by writing some sentences while others are being decoded.
-        for place, decoded in zip(
+        for sentence, decoded in zip(
             searched, await decoder.decode(directed.model, sources, work), strict=True
         ):
-            await write(place, decoded)
+            await write(sentence, decoded)
+            await slices.pause()
     else:
+        waiting: asyncio.Queue[tuple[int, Decoded] | None] = asyncio.Queue()
+
+        async def write_all() -> None:
+            while (each := await waiting.get()) is not None:
+                await write(searched[each[0]], each[1])
+                await slices.pause()
+
         async with together() as group:
-
-            def begin(number: int, decoded: Decoded) -> None:
-                group.create_task(write(searched[number], decoded))
-
-            await decoder.decode(directed.model, sources, work, begin)
-    for text, number, sentence in places:
+            writers = [group.create_task(write_all()) for _ in searched[:_MOST_WRITERS]]
+            await decoder.decode(
+                directed.model, sources, work, lambda *each: waiting.put_nowait(each)
+            )
+            for _ in writers:
+                waiting.put_nowait(None)
+    for sentence in sentences.values():
         if sentence.alternatives:
-            done = written[text, number] = await _alternatives(directed, sentence, decoder)
-            if deliver is not None:
-                deliver(text, number, done.hypotheses[0])
-    results = iter([written[text, number] for text, number, _ in places])
+            await keep(sentence, await _alternatives(directed, sentence, decoder))
+    tokens = {
+        identity: directed.text_tokens(sentence.source_ids)
+        for identity, sentence in sentences.items()
+    }
     return [
         Leg(
             directed.model.name,
             directed.model.manifest.version,
             directed.pair,
             text.separators,
-            tuple(islice(results, len(text.sentences))),
-            sum(directed.text_tokens(sentence.source_ids) for sentence in text.sentences),
+            tuple([written[id(sentence)] for sentence in text.sentences]),
+            sum(tokens[id(sentence)] for sentence in text.sentences),
         )
         for text in texts
     ]

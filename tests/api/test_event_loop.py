@@ -15,6 +15,10 @@ from service.api.deepl import glossaries
 from service.api.fields import parameters
 from service.api.inspect import attention
 from service.inspection import inspector as inspection
+from service.settings import Settings
+from service.translation import translator
+from tests.support.asgi import connected
+from tests.support.loop_monitor import MOST_SECONDS, monitored
 
 FORM = {"content-type": "application/x-www-form-urlencoded"}
 
@@ -153,3 +157,20 @@ async def test_openapi_document_is_built_once_in_a_thread(
     assert first.content == second.content
     (thread,) = threads
     assert thread is not threading.current_thread()
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_equal_sentences_of_a_request_are_written_once_and_hold_no_turn_of_the_loop(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, stream: bool
+) -> None:
+    written = noting_threads(monkeypatch, translator, "translated_sentence")
+    lines = "".join(f"wort{chr(97 + number % 20)}<br>" for number in range(9_900))
+    body = {"q": lines, "source": "de", "target": "en", "format": "html", "stream": stream}
+    limits = {"max_characters": 100_000, "max_body_bytes": 1 << 20, "max_queue_tokens": 100_000}
+    async with connected(settings, **limits) as client:
+        with monitored(MOST_SECONDS / 3) as blocking:
+            response = await client.post("/translate", json=body)
+    assert response.status_code == 200
+    # The first sentence of a text is one of its own, because only that may have a prefix.
+    assert len(written) == 21
+    assert blocking == []
