@@ -148,7 +148,8 @@ class Access:
         return await self._usage.of(caller.name)
 
     def require_admin(self, connection: HTTPConnection) -> None:
-        """Raises ``AdminRefused`` unless the request carries the admin key."""
+        """Raises ``AdminRefused`` unless the request carries the admin key, and ``RateLimited``
+        after too many wrong ones."""
         configured = self._policy.admin_key.get_secret_value().encode("utf-8")
         if not configured:
             raise AdminRefused(
@@ -160,6 +161,8 @@ class Access:
             digest = hashlib.sha256(presented.encode("latin-1")).digest()
             allowed |= hmac.compare_digest(digest, wanted)
         if not allowed:
+            # A wrong key counts against the rate limit of the address, which slows guessing.
+            self.admit(self.callers.anonymous(connection))
             raise AdminRefused(
                 "this needs the admin key; send it as Authorization: Bearer, or as X-API-Key"
             )

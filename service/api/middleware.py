@@ -222,7 +222,8 @@ class RequestLog:
                 logging.DEBUG if route in PROBES else logging.INFO,
                 "%s %s",
                 scope["method"],
-                scope["path"],
+                # A link to a document or a kept translation gives access by its id alone.
+                route if "{" in route else scope["path"],
                 extra=_line_of(facts, shown, seconds),
             )
             span.finish(

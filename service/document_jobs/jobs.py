@@ -106,22 +106,27 @@ class DocumentJobs:
         Raises what ``accept`` raises, and any error of the translation.
         """
         job, opened, charged = await self._accepted(order, charge)
+        job.linked = True
         await self._run(job, opened, charged)
         return job
 
-    def status(self, identifier: str, key: str) -> DocumentJob:
-        """The job of this id; raises ``DocumentNotFound``, also for a wrong key."""
+    def status(self, identifier: str, key: str, scope: str = "") -> DocumentJob:
+        """The job of this id; raises ``DocumentNotFound``, also for a wrong key or scope."""
         job = self._jobs.get(identifier)
         presented = key.encode("utf-8", "replace")
-        if job is None or not hmac.compare_digest(job.key.encode(), presented):
+        if (
+            job is None
+            or not hmac.compare_digest(job.key.encode(), presented)
+            or (job.scope, job.linked) != (scope, False)
+        ):
             raise DocumentNotFound
         return job
 
     def result(self, name: str) -> DocumentJob:
-        """The job by its ``name``, if it is done; raises ``DocumentNotFound``."""
+        """The linked job by its ``name``, if it is done; raises ``DocumentNotFound``."""
         job = self._jobs.get(name.partition(".")[0])
         # An operator may have removed the file.
-        if job is None or job.state != "done" or not job.path.is_file():
+        if job is None or not job.linked or job.state != "done" or not job.path.is_file():
             raise DocumentNotFound
         return job
 
@@ -192,6 +197,7 @@ class DocumentJobs:
             characters=opened.document.characters,
             size=opened.document.size,
             path=self._directory / identifier,
+            scope=order.origin.scope,
             caller=order.origin.caller or None,
             changed=self._clock(),
         )

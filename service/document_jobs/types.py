@@ -35,7 +35,7 @@ class DocumentJob:
     """State of one document translation; written only by ``DocumentJobs``."""
 
     id: str
-    """Unguessable; the translation can be fetched by it."""
+    """Unguessable. The translation can be fetched by it alone if the job is ``linked``."""
     key: str = field(repr=False)
     filename: str
     """Name suggested for the translation: the client's file name without its path."""
@@ -53,6 +53,10 @@ class DocumentJob:
     """Why the state is ``error``."""
     progress: float = 0.0
     """How much is translated, from 0 to 1."""
+    linked: bool = False
+    """Whether the translation is fetched by a link, and not by the id and the key."""
+    scope: str = field(default="", repr=False)
+    """The caller that alone may ask for the job by its key, where API keys are required."""
     caller: str | None = field(default=None, repr=False)
     """Caller whose share of the disk space is used."""
     changed: float = 0.0

@@ -180,3 +180,14 @@ async def test_secrets_and_addresses_are_in_no_repr() -> None:
         assert repr(await access.identify(request())) == "Caller(name=None)"
     assert "sesame" not in repr(ADMIN)
     assert repr(Caller("ann", "key ann", 1, 2)) == "Caller(name='ann')"
+
+
+async def test_wrong_admin_keys_count_against_the_rate_limit_of_their_address() -> None:
+    policy = AccessPolicy(admin_key=SecretStr("sesame"), requests_per_minute=2)
+    async with access_with(policy) as access:
+        for _ in range(2):
+            with pytest.raises(AdminRefused):
+                access.require_admin(request(("x-api-key", "open")))
+        with pytest.raises(RateLimited):
+            access.require_admin(request(("x-api-key", "open")))
+        access.require_admin(request(("x-api-key", "sesame")))

@@ -141,7 +141,7 @@ async def test_a_job_goes_through_its_states(tmp_path: Path) -> None:
         assert (await b.ended(job)).state == "done"
         assert b.jobs.seconds_remaining(job) is None
         assert b.jobs.status(job.id, job.key) is job
-        assert b.jobs.result(job.name).path.read_bytes() == b"HALLO"
+        assert job.path.read_bytes() == b"HALLO"
         assert await b.used() == 5
 
 

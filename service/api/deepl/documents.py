@@ -90,9 +90,10 @@ def create_router(
     async def known(request: Request) -> tuple[DocumentJobs, DocumentJob]:
         if jobs is None:
             raise BadRequest(_DISABLED)
-        _, fields = await identified(access, request)
+        caller, fields = await identified(access, request)
         key = fields.parse(KeyParameters).document_key
-        return jobs, jobs.status(request.path_params["document_id"], key)
+        scope = access.callers.origin(caller, "bulk").scope
+        return jobs, jobs.status(request.path_params["document_id"], key, scope)
 
     async def ordered(caller: Caller, file: Upload, wanted: UploadParameters) -> DocumentOrder:
         filename = wanted.filename or file.filename
