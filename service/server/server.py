@@ -23,7 +23,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from service.api.draining import Drain
-from service.server.http_protocol import PatientProtocol, accept_backlog
+from service.server.http_protocol import PatientProtocol, accept_backlog, most_connections
 
 logger = logging.getLogger(__name__)
 
@@ -205,8 +205,11 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         for listener in sockets or []:
-            # asyncio has set the backlog to the number of connections accepted at once.
-            listener.listen(accept_backlog())
+            # asyncio has set the backlog to the number of connections accepted at once. Connections
+            # of workers, at most as many as those of clients, must find room: a Unix socket whose
+            # queue is full refuses them.
+            workers = most_connections() if listener.family == socket.AF_UNIX else 0
+            listener.listen(max(accept_backlog(), workers))
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         await self._answer_open_connections(sockets or [])

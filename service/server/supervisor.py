@@ -26,11 +26,16 @@ _SAME_SECONDS = 0.5
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 2.0
 """Seconds before a restart. They double for each exit within ``_SOON_SECONDS`` of the start."""
 _SOON_SECONDS = 10.0
+_PROBE_SECONDS, _MOST_SILENT_PROBES = 5.0, 6
+"""Seconds between probes of the owner, and for an answer; it is killed after so many without."""
+_PROBE = b"GET /livez HTTP/1.1\r\nhost: owner\r\nconnection: close\r\n\r\n"
 _KILL_SECONDS = 10.0
 """How much longer than the time of its drain a process may take to exit."""
 
 
 class Supervisor:
+    probe_seconds = _PROBE_SECONDS
+
     def __init__(
         self,
         owner: Sequence[str],
@@ -70,7 +75,9 @@ class Supervisor:
         async with asyncio.TaskGroup() as group:
             for child in (self._owner, *self._workers):
                 group.create_task(self._keep(child))
+            watching = group.create_task(self._watch_owner())
             await self._stop.wait()
+            watching.cancel()
             # The workers still accept. The last one to close it refuses further connections.
             self._listener.close()
             await self._owner.stop(self._seconds)
@@ -97,6 +104,33 @@ class Supervisor:
             pause = min(2 * pause, _LONGEST_PAUSE) if quick else _FIRST_PAUSE
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._stop.wait(), pause)
+
+    async def _watch_owner(self) -> None:
+        """Kill an owner that has answered before and does not answer any longer."""
+        answered, silent = 0, 0
+        while True:
+            await asyncio.sleep(self.probe_seconds)
+            pid = self._owner.pid
+            try:
+                async with asyncio.timeout(self.probe_seconds):
+                    reader, writer = await asyncio.open_unix_connection(self._path)
+                    try:
+                        writer.write(_PROBE)
+                        alive = bool(await reader.read(1))
+                    finally:
+                        writer.transport.abort()
+            except OSError:  # Also TimeoutError.
+                alive = False
+            if alive:
+                answered, silent = pid, 0
+            elif answered == pid == self._owner.pid:
+                silent += 1
+            else:
+                silent = 0
+            if silent >= _MOST_SILENT_PROBES:
+                logger.error("owner (process %d) does not answer and is killed", pid)
+                self._owner.send(signal.SIGKILL)
+                silent = 0
 
     def _signalled(self, number: signal.Signals) -> None:
         now = time.monotonic()
