@@ -186,7 +186,11 @@ def build(
             version=service.__version__,
         ),
         "/v3": create_deepl_v3_app(
-            access, repository, state.glossaries, version=service.__version__
+            access,
+            repository,
+            state.glossaries,
+            documents=settings.documents,
+            version=service.__version__,
         ),
     }
     app = create_root_app(

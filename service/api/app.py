@@ -20,6 +20,7 @@ from service.api.middleware import (
     BodyLimit,
     CancelOnHangUp,
     Cors,
+    MergeSlashes,
     RefuseWhileDraining,
     RequestLog,
     allowed,
@@ -77,6 +78,7 @@ def create_root_app(
     app.add_middleware(RefuseWhileDraining, drain=drain)
     app.add_middleware(RequestLog, metrics=metrics, tracing=tracing)
     app.add_middleware(Cors)
+    app.add_middleware(MergeSlashes)
     return app
 
 

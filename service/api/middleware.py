@@ -1,6 +1,7 @@
-"""ASGI middleware for CORS, ids, logs, metrics, drain, body limits and cancellation.
+"""ASGI middleware for slashes, CORS, ids, logs, metrics, drain, body limits and cancellation.
 
-From the outside in: ``Cors`` lets scripts of other sites read every answer. ``RequestLog``
+From the outside in: ``MergeSlashes`` reads a doubled slash at the beginning of a path as one.
+``Cors`` lets scripts of other sites read every answer. ``RequestLog``
 identifies, times, counts, traces and logs requests, and answers unexpected exceptions.
 ``RefuseWhileDraining`` refuses requests during shutdown. ``BodyLimit`` refuses
 large and slow bodies. ``CancelOnHangUp`` cancels the work of disconnected clients. ``AnswerHead``
@@ -47,6 +48,9 @@ logger = logging.getLogger(__name__)
 access_logger = logging.getLogger("service.access")
 
 _VALID_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
+
+_SLASHES = re.compile("^/*(/v[23](?=/))?/+")
+"""Slashes at the beginning of a path, and after the version of DeepL's API."""
 
 _CLIENT_CLOSED_REQUEST = 499
 """nginx's status for a client that disconnected; it appears only in the log."""
@@ -132,6 +136,30 @@ async def answer_bug(request: Request, error: Exception) -> Response:
 def _bug_answer(path: str) -> Response:
     problem = f"internal error; it was logged as request {request_id.get()}"
     return Json(error_body_for(path, problem), BUG.status)
+
+
+class MergeSlashes:
+    """Reads doubled slashes at the beginning of a path, and after ``/v2`` or ``/v3``, as one.
+
+    Clients join a base URL that ends with a slash and ``/translate``. LibreTranslate's server
+    serves them, too.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self.app(with_single_slashes(scope), receive, send)
+
+
+def with_single_slashes(scope: Scope) -> Scope:
+    """The scope of a request as ``MergeSlashes`` passes it on."""
+    path = scope.get("path", "")
+    if "//" not in path:
+        return scope
+    prefix = scope.get("root_path", "") if path.startswith(scope.get("root_path", "")) else ""
+    below = path[len(prefix) :]
+    return {**scope, "path": prefix + _SLASHES.sub(r"\1/", below, count=1)}
 
 
 class Cors:

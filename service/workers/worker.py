@@ -14,6 +14,7 @@ from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.api.draining import Drain
+from service.api.middleware import with_single_slashes
 from service.bootstrap import build_front
 from service.helpers.program import die_with
 from service.loading.tokenizers import open_tokenizers
@@ -77,6 +78,7 @@ class WorkerApp:
             finally:
                 await self.proxy.close()
             return
+        scope = with_single_slashes(scope)
         here = scope["path"] in TRANSLATED and self._answers()
         app: ASGIApp = self.front.app if here else self.proxy
 

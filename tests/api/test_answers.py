@@ -47,6 +47,7 @@ TRANSLATE: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"q": "a", "api_key": "x", "secret": "y", "formality": "more", "format": "text"}, same("A")),
     ({"q": "a", "format": "", "alternatives": "1", "api_key": "", "beam_size": 2.0}, {**OTHERS}),
     ({"q": "a", "beam_size": None}, same("A")),
+    ({"q": "a", "alternatives": "", "prefix": "", "model": ""}, same("A")),
     ({"q": "ab", "alternatives": 2}, same("AB", alternatives=["Ab", "aB"])),
     ({"q": ["ab", "!"], "alternatives": 2}, each("AB", "!", alternatives=[["Ab", "aB"], []])),
     (

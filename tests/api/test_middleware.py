@@ -239,6 +239,23 @@ async def test_head_is_refused_where_there_is_no_get(client: httpx.AsyncClient, 
     assert (await client.head(path)).status_code in (404, 405)
 
 
+async def test_doubled_slashes_at_the_beginning_are_read_as_one(client: httpx.AsyncClient) -> None:
+    for path, status in (
+        ("//languages", 200),
+        ("///livez", 200),
+        ("//v2/languages", 200),
+        ("/v2//languages", 200),
+        ("/languages/", 404),
+        ("/v2/languages//", 404),
+        ("/translations//x", 404),
+    ):
+        url = httpx.URL("http://test").copy_with(raw_path=path.encode())
+        assert (await client.get(url)).status_code == status, path
+    url = httpx.URL("http://test").copy_with(raw_path=b"//translate")
+    answer = await client.post(url, data={"q": "ja", "source": "de", "target": "en"})
+    assert answer.json()["translatedText"] == "JA"
+
+
 @pytest.mark.parametrize(("path", "method"), [("/languages", "POST"), ("/v2/languages", "PUT")])
 async def test_head_is_listed_where_get_is_allowed(
     client: httpx.AsyncClient, path: str, method: str

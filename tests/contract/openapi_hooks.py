@@ -200,15 +200,17 @@ def invalid_requests_are_refused(
 
 def _is_lenient(name: str, value: object) -> bool:
     """Whether a JSON value is read although the document describes another type."""
+    if value == "":
+        return True
     match name:
         case "split_sentences":
             return value in (0, 1)
+        case "preserve_formatting" | "outline_detection" | "show_billed_characters":
+            return value in ("0", "1")
         case "layer" | "head":
             return isinstance(value, int | float)
         case "alternatives":
             return isinstance(value, str)
-        case "format":
-            return value == ""
         case _:
             return False
 

@@ -9,7 +9,7 @@ from fastapi import APIRouter, FastAPI
 
 import service
 from service.api.access import Access
-from service.api.deepl import account, documents, glossaries
+from service.api.deepl import account, documents, glossaries, resources
 from service.api.deepl.dialect import add_error_handlers
 from service.api.middleware import NO_TELEMETRY
 from service.catalogue.repository import ModelRepository
@@ -42,11 +42,20 @@ def create_deepl_app(
 
 
 def create_deepl_v3_app(
-    access: Access, repository: ModelRepository, glossary_store: GlossaryStore, *, version: str
+    access: Access,
+    repository: ModelRepository,
+    glossary_store: GlossaryStore,
+    *,
+    documents: bool,
+    version: str,
 ) -> FastAPI:
-    """The app at ``/v3``."""
-    router = glossaries.create_multilingual_router(access, repository, glossary_store)
-    return deepl_app("v3", router, version=version)
+    """The app at ``/v3``; ``documents`` says whether the service translates them."""
+    return deepl_app(
+        "v3",
+        glossaries.create_multilingual_router(access, repository, glossary_store),
+        resources.create_router(access, repository, documents=documents),
+        version=version,
+    )
 
 
 def deepl_app(interface: str, *routers: APIRouter, version: str = service.__version__) -> FastAPI:

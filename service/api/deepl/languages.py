@@ -17,7 +17,7 @@ from service.catalogue.catalogue import Catalogue, Side
 from service.catalogue.errors import UnknownLanguage
 from service.text.types import LanguagePair
 
-_VARIANTS = MappingProxyType(
+VARIANTS = MappingProxyType(
     {
         "en": (("EN-GB", "English (British)"), ("EN-US", "English (American)")),
         "pt": (("PT-BR", "Portuguese (Brazilian)"), ("PT-PT", "Portuguese (European)")),
@@ -106,5 +106,5 @@ def listed(catalogue: Catalogue, side: Side) -> list[SupportedLanguageAnswer]:
     return [
         SupportedLanguageAnswer(language=code, name=name, supports_formality=False)
         for each in languages
-        for code, name in _VARIANTS.get(each.code, ((shown(each.code), each.name),))
+        for code, name in VARIANTS.get(each.code, ((shown(each.code), each.name),))
     ]

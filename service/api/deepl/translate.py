@@ -69,6 +69,14 @@ def _as_text(value: Any) -> Any:
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
+def _as_flag(value: Any) -> Any:
+    return value == "1" if value in ("0", "1") else value
+
+
+Flag = Annotated[bool, BeforeValidator(_as_flag)]
+"""A boolean; older clients send it as the text ``0`` or ``1``, in JSON too."""
+
+
 class TextParameters(DecodingParameters):
     """The fields of ``/v2/translate``, in whichever shape they come."""
 
@@ -95,7 +103,7 @@ class TextParameters(DecodingParameters):
         description="Whether sentences end at full stops and at newlines (`1`), at full stops only "
         "(`nonewlines`, the default for `html`), or only with the text (`0`).",
     )
-    preserve_formatting: bool | None = Field(
+    preserve_formatting: Flag | None = Field(
         None, description="Accepted; formatting is always preserved."
     )
     formality: Formality = None
@@ -103,7 +111,7 @@ class TextParameters(DecodingParameters):
     glossary_ids: Identifiers | None = Field(None, description="Up to five; the first counts most.")
     tag_handling: Literal["xml", "html"] | None = Field(None, description="What the markup is.")
     tag_handling_version: Literal["v1", "v2"] | None = Field(None, description="Accepted.")
-    outline_detection: bool | None = Field(
+    outline_detection: Flag | None = Field(
         None,
         description="XML: whether tags that no text stands next to end sentences. By "
         "default they do.",
@@ -116,7 +124,7 @@ class TextParameters(DecodingParameters):
     model_type: (
         Literal["quality_optimized", "latency_optimized", "prefer_quality_optimized"] | None
     ) = Field(None, description="`latency_optimized` searches greedily, unless asked otherwise.")
-    show_billed_characters: bool | None = Field(
+    show_billed_characters: Flag | None = Field(
         None, description="Accepted; they are always shown."
     )
     style_id: Name | None = Field(None, description="Accepted; it changes nothing.")

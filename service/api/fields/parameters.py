@@ -1,8 +1,8 @@
 """Reads request fields from JSON, forms and the query string, and validates them.
 
-The body takes precedence over the query string. In a form, an empty field is left out, and of a
-repeated field the first value counts, unless the dialect reads it as a list. JSON values are
-checked strictly by type; form values are text.
+The body takes precedence over the query string. An empty field is one that is left out, as null is
+in JSON. Of a field that a form repeats, the first value counts, unless the dialect reads it as a
+list. JSON values are checked strictly by type; form values are text.
 """
 
 from __future__ import annotations
@@ -82,9 +82,9 @@ class Fields:
 
     def parse(self, model: type[M]) -> M:
         """Validate the fields as ``model``; raises ``BadRequest`` for the first invalid field."""
-        given = {name: value for name, value in self.values.items() if value is not None}
+        given = {name: value for name, value in self.values.items() if value not in (None, "")}
         for name in _required(model):
-            if given.get(name) in ("", []):
+            if given.get(name) == []:
                 del given[name]
         try:
             return model.model_validate(given, strict=self.as_json)

@@ -1,8 +1,7 @@
 """OpenAPI schemas of requests and answers, generated once from the pydantic models.
 
 Schemas say what a client should send. ``service.api.fields.parameters`` also reads values that
-they do not mention: null or, in a form, an empty value for a field that is left out, and numbers as
-text.
+they do not mention: null or an empty value for a field that is left out, and numbers as text.
 """
 
 from __future__ import annotations

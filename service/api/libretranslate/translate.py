@@ -56,10 +56,10 @@ def _number_as_text(value: Any) -> Any:
 
 
 def _format(value: Any) -> Any:
-    """Raises ``BadRequest`` in LibreTranslate's words; an empty format is that of no format."""
-    if isinstance(value, str) and value not in ("", "text", "html"):
+    """Raises ``BadRequest`` in LibreTranslate's words."""
+    if isinstance(value, str) and value not in ("text", "html"):
         raise BadRequest(f"{value[:_LONGEST_SHOWN]} format is not supported")
-    return value or None
+    return value
 
 
 def _bounded(value: Any) -> Any:

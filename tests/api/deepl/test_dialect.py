@@ -71,6 +71,16 @@ async def test_tags_are_kept_and_ignored_tags_keep_their_content(client: httpx.A
         assert found["text"].count("<b>") == found["text"].count("</b>") == 1
 
 
+async def test_empty_optional_fields_and_flags_as_text_are_read(client: httpx.AsyncClient) -> None:
+    empty = dict.fromkeys(("source_lang", "glossary_id", "formality", "tag_handling"), "")
+    flags = {"preserve_formatting": "0", "outline_detection": "1", "show_billed_characters": "1"}
+    asked = client.post(TRANSLATE, json={**BODY, **empty, **flags, "split_sentences": ""})
+    (found,) = (await answered(asked))["translations"]
+    assert "ignored" not in found
+    assert parameters(preserve_formatting="0").preserve_formatting is False
+    assert parameters(outline_detection="1").outline_detection is True
+
+
 async def test_a_form_may_repeat_its_fields_a_thousand_times(client: httpx.AsyncClient) -> None:
     form = [("text", "ja")] * 50 + [("ignore_tags", "x")] * 1000
     form += [("target_lang", "EN"), ("source_lang", "DE")]

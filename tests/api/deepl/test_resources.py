@@ -1,0 +1,70 @@
+"""Languages by resource at ``/v3/languages``, and what each resource offers."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+
+from service.settings import Settings
+from tests.api.answers import answered, refused
+from tests.support.asgi import connected
+
+PATH = "/v3/languages"
+STABLE = {"status": "stable"}
+
+
+async def test_languages_of_texts_have_sides_variants_and_features(
+    client: httpx.AsyncClient,
+) -> None:
+    listed = await answered(client.get(PATH, params={"resource": "translate_text"}))
+    found = {each["lang"]: each for each in listed}
+    assert list(found) == ["en", "en-GB", "en-US", "fr", "de"]
+    both = {"auto_detection", "glossary", "tag_handling", "translation_memory"}
+    for code, name, source, target, features in (
+        ("en", "English", True, True, both),
+        ("en-GB", "English (British)", False, True, both - {"auto_detection"}),
+        ("fr", "French", True, False, both),
+    ):
+        assert found[code] == {
+            "lang": code,
+            "name": name,
+            "status": "stable",
+            "usable_as_source": source,
+            "usable_as_target": target,
+            "features": dict.fromkeys(features, STABLE),
+        }
+
+
+async def test_languages_of_other_resources_have_no_features_or_there_are_none(
+    client: httpx.AsyncClient, settings: Settings
+) -> None:
+    for resource in ("glossary", "translation_memory"):
+        listed = await answered(client.get(PATH, params={"resource": resource}))
+        assert {each["lang"]: each["features"] for each in listed} == {"en": {}, "fr": {}, "de": {}}
+    for resource in ("write", "voice", "style_rules"):
+        assert await answered(client.get(PATH, params={"resource": resource})) == []
+    asked = {"resource": "translate_document", "include": "beta"}
+    assert await answered(client.get(PATH, params=asked))
+    async with connected(settings, documents=False) as without:
+        assert await answered(without.get(PATH, params=asked)) == []
+
+
+async def test_every_resource_is_listed_with_the_sides_its_features_need(
+    client: httpx.AsyncClient,
+) -> None:
+    resources = await answered(client.get(f"{PATH}/resources"))
+    features = {each["name"]: each["features"] for each in resources}
+    assert len(features) == 7
+    assert features["translation_memory"] == features["voice"] == []
+    both = {"needs_source_support": True, "needs_target_support": True}
+    assert features["translate_document"] == [
+        {"name": "auto_detection", "needs_source_support": True},
+        {"name": "glossary", **both},
+    ]
+
+
+@pytest.mark.parametrize("query", ["", "?resource=", "?resource=bogus", "?product=translate_text"])
+async def test_missing_or_unknown_resource_is_400(client: httpx.AsyncClient, query: str) -> None:
+    message = await refused(client.get(PATH + query))
+    assert "resource" in message
+    assert ("renamed to 'resource'" in message) == query.startswith("?product")
