@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
 
 import service
 from service.api import operations
@@ -23,6 +23,7 @@ from service.api.access import Access, AccessPolicy, Callers
 from service.api.app import create_root_app
 from service.api.deepl import translate as deepl
 from service.api.deepl.app import create_deepl_app, create_deepl_v3_app, deepl_app
+from service.api.dialects import apertium, google, google_languages, web_pages
 from service.api.draining import Drain
 from service.api.fields.bounds import RequestLimits
 from service.api.inspect import alternatives, attention
@@ -148,6 +149,9 @@ def build(
             drain,
             settings.public_url,
         ),
+        *_small_dialects(metered, readings),
+        apertium.create_pairs_router(repository),
+        google_languages.create_router(repository, access, detector, limits),
         alternatives.create_router(metered, repository, access),
         attention.create_router(Inspector(repository, store), painter, access, limits),
         operations.create_router(repository, metrics, drain, reloader.reload, access.require_admin),
@@ -239,7 +243,10 @@ def build_front(
             yield
 
     app = create_root_app(
-        [create_translate_router(metered, readings, link.keep)],
+        [
+            create_translate_router(metered, readings, link.keep),
+            *_small_dialects(metered, readings),
+        ],
         {"/v2": deepl_app("v2", deepl.create_router(metered, readings, state.glossaries))},
         link.metrics,
         drain,
@@ -250,6 +257,11 @@ def build_front(
         lifespan=lifespan,
     )
     return Front(app, link)
+
+
+def _small_dialects(metered: MeteredTranslator, readings: Readings) -> list[APIRouter]:
+    """The routes of small dialects that translate."""
+    return [each.create_router(metered, readings) for each in (apertium, web_pages, google)]
 
 
 @asynccontextmanager

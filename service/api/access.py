@@ -25,6 +25,7 @@ from service.state.rates import RateLimits
 from service.state.usage import Charge, Usage, UsageLedger
 
 _SCHEMES = ("deepl-auth-key", "bearer")
+_KEY_HEADERS = ("x-api-key", "x-goog-api-key")
 _IPV6_PREFIX = 64
 """Length of the network prefix of one household, which chooses the remaining bits."""
 _MOST_HOSTS = 1024
@@ -175,7 +176,8 @@ def _presented(connection: HTTPConnection) -> list[str]:
         scheme, _, key = value.strip().partition(" ")
         if scheme.lower() in _SCHEMES and key.strip():
             presented.append(key.strip())
-    presented += [key for key in connection.headers.getlist("x-api-key") if key]
+    for name in _KEY_HEADERS:
+        presented += [key for key in connection.headers.getlist(name) if key]
     return presented
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from http import HTTPStatus
 
 from fastapi import APIRouter, FastAPI, Request, Response
 from starlette.exceptions import HTTPException
 
 from service.api.draining import Drain
+from service.api.error_bodies import error_body_for
 from service.api.errors import (
     EXPECTED,
     UNKNOWN_PATH,
@@ -26,7 +28,8 @@ from service.api.middleware import (
     allowed,
     facts_of,
 )
-from service.api.responses import Json, error_body_for, refused
+from service.api.responses import Json, refused
+from service.api.routing import methods_at
 from service.observability.metrics import RequestObserver
 from service.observability.tracing import Tracing
 
@@ -91,8 +94,8 @@ async def _refuse_plainly(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     facts_of(request).refusal = UNKNOWN_PATH
     # A path with a line break matches no mount, but a dialect's client may have sent it.
-    body = error_body_for(request.scope["path"], error.detail)
+    body = error_body_for(request.scope["path"], error.status_code, error.detail)
     headers = dict(error.headers or {})
-    if "Allow" in headers:
-        headers = allowed(headers["Allow"].split(","))
+    if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        headers = allowed(methods_at(request.scope, request.app.router.routes))
     return Json(body, error.status_code, headers=headers)

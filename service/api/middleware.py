@@ -27,6 +27,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.api.draining import PROBES, Drain
+from service.api.error_bodies import error_body_for
 from service.api.errors import (
     BUG,
     CUT_SHORT,
@@ -38,7 +39,7 @@ from service.api.errors import (
     ShuttingDown,
     headers_of,
 )
-from service.api.responses import Json, error_body_for
+from service.api.responses import Json
 from service.observability.logging import request_id, trace_id
 from service.observability.metrics import NO_MODEL, Outcome, RequestObserver
 from service.observability.tracing import RequestFinished, RequestSpan, SilentTracing, Tracing
@@ -80,7 +81,7 @@ _CORS = (
     (b"access-control-allow-credentials", b"true"),
     (
         b"access-control-allow-headers",
-        b"Authorization, Content-Type, X-API-Key, X-Request-Id, X-Request-Timeout",
+        b"Authorization, Content-Type, X-API-Key, X-Goog-Api-Key, X-Request-Id, X-Request-Timeout",
     ),
     (b"access-control-allow-methods", b"GET, HEAD, POST, PUT, PATCH, DELETE"),
     (b"access-control-max-age", b"1728000"),
@@ -135,7 +136,7 @@ async def answer_bug(request: Request, error: Exception) -> Response:
 
 def _bug_answer(path: str) -> Response:
     problem = f"internal error; it was logged as request {request_id.get()}"
-    return Json(error_body_for(path, problem), BUG.status)
+    return Json(error_body_for(path, BUG.status, problem), BUG.status)
 
 
 class MergeSlashes:
@@ -400,7 +401,7 @@ async def _refuse_draining(
     error = ShuttingDown(cut=cut)
     if not cut:
         scope["state"]["facts"].refusal = REFUSALS[ShuttingDown]
-    body = error_body_for(scope["path"], str(error))
+    body = error_body_for(scope["path"], CUT_SHORT.status, str(error))
     await Json(body, CUT_SHORT.status, headers=headers_of(error))(scope, receive, send)
 
 
@@ -500,7 +501,7 @@ class BodyLimit:
         refusal = REFUSALS[BodyTooLarge]
         scope["state"]["facts"].refusal = refusal
         headers = {"connection": "close"} if closing else {}
-        body = error_body_for(scope["path"], str(error))
+        body = error_body_for(scope["path"], refusal.status, str(error))
         await Json(body, refusal.status, headers=headers)(scope, receive, send)
 
 

@@ -17,7 +17,9 @@ from service.api.draining import PROBES
 from service.api.fields.schemas import answer_schemas
 from service.api.responses import json_bytes
 
-_OPEN = PROBES | {"/languages", "/models", "/frontend/settings", "/download_file/{name}"}
+_OPEN = PROBES | {
+    *("/languages", "/models", "/frontend/settings", "/download_file/{name}", "/listPairs")
+}
 """Paths that never need a key."""
 _ADMIN = frozenset({"/models/reload"})
 """Paths that always need the admin key."""

@@ -64,7 +64,7 @@ class Readings:
         self._models = models
         self._identify = identify
         self._max_bytes = max_bytes
-        self._kept: OrderedDict[tuple[str, bytes], Reading[Any]] = OrderedDict()
+        self._kept: OrderedDict[tuple[Dialect, bytes], Reading[Any]] = OrderedDict()
         self._bytes = 0
         self._catalogue: Callable[[], Catalogue | None] = lambda: None
 
@@ -108,9 +108,9 @@ class Readings:
             self._forget_all()
             # Readings refer to models, which must not outlive the catalogue that offers them.
             self._catalogue = weakref.ref(current, self._forget_all)
-        reading = self._kept.get((dialect.key, body))
+        reading = self._kept.get((dialect, body))
         if reading is not None:
-            self._kept.move_to_end((dialect.key, body))
+            self._kept.move_to_end((dialect, body))
             if reading.prepared is not None and not reading.prepared.alive:
                 # Another model may translate the pair.
                 reading.prepared = None
@@ -118,7 +118,7 @@ class Readings:
 
     def _keep(self, dialect: Dialect, body: bytes, reading: Reading[Any]) -> None:
         self._bytes += len(body)
-        self._kept[dialect.key, body] = reading
+        self._kept[dialect, body] = reading
         while self._bytes > self._max_bytes:
             (_, forgotten), _ = self._kept.popitem(last=False)
             self._bytes -= len(forgotten)

@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 from fastapi.responses import JSONResponse, Response
 from msgspec import Raw
-from pydantic import Field
 
+from service.api.error_bodies import ErrorAnswer, libretranslate_body
 from service.api.errors import headers_of, message_of, refusal_of
 from service.api.fields.schemas import Answer, answer_of
 
@@ -84,33 +84,21 @@ def _names(answer: type[Answer]) -> dict[str, str]:
 _encoder = msgspec.json.Encoder(enc_hook=_fields)
 
 
-class ErrorAnswer(Answer):
-    error: str = Field(examples=["zz is not supported"])
-
-
-_DEEPL = ("/v2/", "/v3/")
-
-
-def error_body_for(path: str, message: str) -> dict[str, str]:
-    """Body of an error on ``path`` that is raised outside of every dialect."""
-    return {"message": message} if path.startswith(_DEEPL) else error_body(message)
-
-
-def error_body(message: str) -> dict[str, str]:
-    """Body of an error of the root app, in LibreTranslate's shape."""
-    return {"error": message}
-
-
 def refused(error: Exception) -> Response:
     """Answer of the root app to an expected error."""
-    return Json(error_body(message_of(error)), refusal_of(error).status, headers=headers_of(error))
+    status = refusal_of(error).status
+    body = libretranslate_body(status, message_of(error))
+    return Json(body, status, headers=headers_of(error))
 
 
 _REASONS = MappingProxyType(
     {
         400: "A field is missing or not what it should be, or a key is needed.",
+        401: "A key is needed, or it is wrong.",
         403: "The key is wrong, its quota is spent, or the operator has switched this off.",
         404: "Unknown path, model, document or translation, or one that has been removed.",
+        405: "Another method is needed, or `langpair`.",
+        408: "The body did not arrive in time.",
         410: "The model of this translation has been replaced.",
         413: "The body, the text or a word in it is too large.",
         429: "More requests than this caller may send in a minute.",
@@ -121,6 +109,6 @@ _REASONS = MappingProxyType(
 )
 
 
-def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
+def refusals(*statuses: int, shape: type[Answer] = ErrorAnswer) -> dict[int | str, dict[str, Any]]:
     """The ``responses`` of a route that may be answered with these statuses."""
-    return {s: {"description": _REASONS[s], **answer_of(ErrorAnswer)} for s in statuses}
+    return {s: {"description": _REASONS[s], **answer_of(shape)} for s in statuses}

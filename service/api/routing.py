@@ -1,11 +1,13 @@
-"""Route class of endpoints that read the request and return the response themselves."""
+"""Route class of endpoints that read the request and return the response; methods of a path."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from fastapi.routing import APIRoute
-from starlette.routing import request_response
+from starlette.routing import BaseRoute, Match, Route, request_response
+from starlette.types import Scope
 
 
 class DirectRoute(APIRoute):
@@ -18,3 +20,12 @@ class DirectRoute(APIRoute):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.app = request_response(self.endpoint)
+
+
+def methods_at(scope: Scope, routes: Iterable[BaseRoute]) -> set[str]:
+    """The methods of all routes at the path of a request. Starlette knows the first route's."""
+    methods: set[str] = set()
+    for route in routes:
+        if isinstance(route, Route) and route.matches(scope)[0] is not Match.NONE:
+            methods |= route.methods or set()
+    return methods

@@ -15,9 +15,10 @@ import httpx
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import Message, Receive, Scope, Send
 
+from service.api.error_bodies import error_body_for
 from service.api.errors import REFUSALS, BodyTooSlow
 from service.api.middleware import BODY_SECONDS, CancelOnHangUp, Cors, PatientBody
-from service.api.responses import Json, error_body_for
+from service.api.responses import Json
 from service.workers.owner_link import GONE
 
 _OF_A_CONNECTION = frozenset(
@@ -81,7 +82,7 @@ async def _refuse(
     headers: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     """Answer with an error and close the connection."""
-    body = error_body_for(scope["path"], message)
+    body = error_body_for(scope["path"], status, message)
     answer = Json(body, status, headers={**headers, "Connection": "close"})
     await Cors(answer)(scope, receive, send)
 

@@ -26,7 +26,7 @@ from service.settings import Settings
 from service.workers.owner_link import OpenModel
 from service.workers.proxy import Proxy
 
-TRANSLATED = frozenset({"/translate", "/v2/translate"})
+TRANSLATED = frozenset({"/translate", "/v2/translate", "/imme", "/language/translate/v2"})
 """Paths whose requests a worker answers itself."""
 
 

@@ -1,4 +1,4 @@
-"""Recorded requests of clients in Java, .NET, PHP and Ruby, replayed against the whole service."""
+"""Recorded requests of clients in many languages, replayed against the whole service."""
 
 from __future__ import annotations
 
@@ -7,12 +7,16 @@ import asyncio
 import httpx
 import pytest
 
-from tests.api.clients import deepl, libretranslate
+from tests.api.clients import deepl, libretranslate, small_dialects
 from tests.api.clients.exchanges import Exchange, assert_read
 
 _CLIENTS = [
     pytest.param(exchanges, id=f"{api}-{language}")
-    for api, clients in (("deepl", deepl.CLIENTS), ("libretranslate", libretranslate.CLIENTS))
+    for api, clients in (
+        ("deepl", deepl.CLIENTS),
+        ("libretranslate", libretranslate.CLIENTS),
+        ("small", small_dialects.CLIENTS),
+    )
     for language, exchanges in clients.items()
 ]
 

@@ -15,9 +15,10 @@ from typing import Annotated, Any
 from fastapi import FastAPI, Request, Response
 from pydantic import AfterValidator, BeforeValidator, Field
 from starlette.exceptions import HTTPException
-from starlette.routing import BaseRoute, Match, Route
+from starlette.routing import BaseRoute
 
 from service.api.access import Access, Caller
+from service.api.error_bodies import DeepLErrorAnswer, deepl_body
 from service.api.errors import (
     EXPECTED,
     UNKNOWN_PATH,
@@ -29,9 +30,10 @@ from service.api.errors import (
 from service.api.fields.bounds import GLOSSARIES, NAME_CHARACTERS, TAG_CHARACTERS, TAGS
 from service.api.fields.options import Texts
 from service.api.fields.parameters import Dialect, Fields, read_fields
-from service.api.fields.schemas import Answer, answer_of
+from service.api.fields.schemas import answer_of
 from service.api.middleware import allowed, answer_bug, facts_of
 from service.api.responses import Json
+from service.api.routing import methods_at
 from service.documents import UnsupportedDocument
 from service.state.errors import QuotaExceeded
 
@@ -109,10 +111,6 @@ async def admitted(access: Access, request: Request) -> tuple[Caller, Fields]:
     return caller, fields
 
 
-class DeepLErrorAnswer(Answer):
-    message: str = Field(examples=["Value for 'target_lang' not supported."])
-
-
 _DESCRIPTIONS = {
     400: "A field is missing or not what it should be.",
     403: "The key is missing or wrong.",
@@ -153,8 +151,7 @@ def add_error_handlers(app: FastAPI, routes: Sequence[BaseRoute]) -> None:
         known = error.status_code in (HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED)
         facts_of(request).refusal = UNKNOWN_PATH if known else refusal_of(BadRequest())
         if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
-            # Starlette's header has only the methods of the first matching route.
-            headers = allowed(_methods_at(request, routes))
+            headers = allowed(methods_at(request.scope, routes))
         return _answer(str(error.detail), error.status_code, headers)
 
     for kind in EXPECTED:
@@ -173,13 +170,5 @@ def refused(error: Exception) -> Response:
     return _answer(message_of(error), status_of(error), headers_of(error))
 
 
-def _methods_at(request: Request, routes: Sequence[BaseRoute]) -> set[str]:
-    methods: set[str] = set()
-    for route in routes:
-        if isinstance(route, Route) and route.matches(request.scope)[0] is not Match.NONE:
-            methods |= route.methods or set()
-    return methods
-
-
 def _answer(message: str, status: int, headers: Mapping[str, str] | None = None) -> Response:
-    return Json({"message": message}, status, headers=headers)
+    return Json(deepl_body(status, message), status, headers=headers)

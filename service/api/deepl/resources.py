@@ -87,7 +87,7 @@ class ResourceAnswer(Answer):
 
 
 def create_router(access: Access, repository: ModelRepository, *, documents: bool) -> APIRouter:
-    """Without ``documents``, no language is usable for them."""
+    """``documents`` says whether the service translates them; else they have no languages."""
     router = APIRouter(tags=["languages"])
 
     @router.get(

@@ -57,7 +57,7 @@ class Bound:
         return f"{self.limit:,}" if self.limit is not None else f"`DRAGOMAN_{self.setting.upper()}`"
 
 
-_TEXTS = ("q", "text", "source_text", "target_text", "translation", "prefix")
+_TEXTS = ("q", "text", "text_list", "source_text", "target_text", "translation", "prefix")
 _WIDTHS = ("beam_size", "num_hypotheses", "alternatives")
 _LANGUAGES = ("source", "target", "source_lang", "target_lang")
 _NAMES = (

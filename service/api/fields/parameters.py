@@ -42,7 +42,7 @@ _ITEM = re.compile(r"(\w{1,40})\[(\d{1,3})\]\.(\w{1,40})")
 """Name of a field of an item of a list of objects, such as ``dictionaries[0].entries``."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Dialect:
     """How an API's clients send fields, and how it words its refusals."""
 
@@ -54,6 +54,8 @@ class Dialect:
     """Error message for an invalid field, by its name and pydantic's first error."""
     lists: frozenset[str] = frozenset()
     """Fields that a form may repeat."""
+    any_type: bool = False
+    """Whether a body that looks like JSON is read as JSON, whatever its content type is."""
     unix_lines: bool = False
     """Whether line ends in forms become line feeds; browsers send CR LF."""
 
@@ -156,11 +158,13 @@ async def read_fields(request: Request, dialect: Dialect = ROOT, file: str = "")
         sent = collected(pairs, dialect)
         return Fields(queried | sent, as_json=False, dialect=dialect, file=upload)
     body = await request.body()
-    if content_type == JSON or content_type.endswith("+json"):
+    looks_like_json = body.lstrip().startswith((b"{", b"["))
+    declared = content_type == JSON or content_type.endswith("+json")
+    if declared or (looks_like_json and dialect.any_type):
         # Clients declare JSON even on requests without a body.
         if body:
             return Fields(queried | json_object(body), as_json=True, dialect=dialect)
-    elif body.lstrip().startswith((b"{", b"[")):
+    elif looks_like_json:
         raise BadRequest(
             "Invalid request: the body looks like JSON; send it with content-type application/json"
         )

@@ -180,7 +180,7 @@ def _limit(schema: dict[str, Any], name: str, limits: RequestLimits) -> None:
             schema["maximum"] = limits.alternatives
         case "q" | "text" | "source_text" | "target_text" | "translation" | "prefix", "string":
             schema["maxLength"] = limits.characters
-        case "q" | "text" | "source_text" | "target_text", "array":
+        case "q" | "text" | "text_list" | "source_text" | "target_text", "array":
             schema["maxItems"] = limits.texts
             schema["items"]["maxLength"] = limits.characters
 

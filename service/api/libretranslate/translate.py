@@ -18,6 +18,7 @@ from fastapi import APIRouter, Request, Response
 from pydantic import BeforeValidator, Field
 
 from service.api.access import Caller
+from service.api.dialects import deeplx
 from service.api.errors import EXPECTED, BadRequest, message_of, refusal_of
 from service.api.fields import schemas
 from service.api.fields.bounds import TERM_CHARACTERS, TERMS, RequestLimits
@@ -309,6 +310,8 @@ _RESPONSES: dict[int | str, dict[str, Any]] = {
 def create_translate_router(
     metered: MeteredTranslator, readings: Readings, keep: KeepTranslations
 ) -> APIRouter:
+    """The route, which answers bodies of DeepLX's dialect in that dialect."""
+    to_deeplx = deeplx.create_endpoint(metered, readings)
     router = APIRouter(tags=["translation"], route_class=DirectRoute)
 
     async def parse(
@@ -325,8 +328,14 @@ def create_translate_router(
         openapi_extra={"requestBody": schemas.body(TranslateParameters, metered.limits)},
     )
     async def translate(request: Request) -> Response:
-        """Blanks and line breaks around sentences come back exactly as they were."""
+        """Blanks and line breaks around sentences come back exactly as they were.
+
+        A JSON object with `text` and `target_lang`, without `q`, is answered as DeepLX does.
+        """
         started = time.perf_counter()
+        body = await request.body()
+        if deeplx.FIELD in body and deeplx.is_deeplx(body):
+            return await to_deeplx(request)
         caller, reading = await readings.read(request, ROOT, parse)
         parameters = reading.parameters
 

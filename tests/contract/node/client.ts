@@ -39,6 +39,20 @@ const translated = await said(
     client.POST('/translate', { body: { q: text, ...pair, attention: true, alternatives: 1 } }),
 );
 await said('POST /alternatives', client.POST('/alternatives', { body: { q: text, ...pair, position: 0 } }));
+await said('GET /listPairs', client.GET('/listPairs'));
+const apertium = { query: { langpair: 'de|en', q: text } };
+await said('GET /translate', client.GET('/translate', { params: apertium }));
+const paragraphs = { text_list: [text], target_lang: 'en', source_lang: 'auto' };
+await said('POST /imme', client.POST('/imme', { body: paragraphs }));
+const google = '/language/translate/v2';
+await said(`GET ${google}`, client.GET(google, { params: { query: { q: [text], target: 'en' } } }));
+await said(`POST ${google}`, client.POST(google, { body: { q: [text], target: 'en' } }));
+await said(`GET ${google}/languages`, client.GET(`${google}/languages`));
+await said(`POST ${google}/detect`, client.POST(`${google}/detect`, { body: { q: [text] } }));
+for (const path of ['/v3/languages', '/v3/languages/resources'] as const) {
+    const params = { query: { resource: 'translate_text' as const } };
+    await said(`GET ${path}`, client.GET(path, { params }) as Promise<Answered<unknown>>);
+}
 const id = (translated as { id: string }).id;
 const known = { params: { path: { id } } };
 await said('GET /translations/{id}', client.GET('/translations/{id}', known));
