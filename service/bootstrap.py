@@ -23,6 +23,7 @@ from service.api.access import Access, AccessPolicy, Callers
 from service.api.app import create_root_app
 from service.api.deepl import translate as deepl
 from service.api.deepl.app import create_deepl_app, create_deepl_v3_app, deepl_app
+from service.api.deepl.memories import UPLOAD, Memories
 from service.api.dialects import apertium, google, google_languages, web_pages
 from service.api.draining import Drain
 from service.api.fields.bounds import RequestLimits
@@ -60,6 +61,7 @@ from service.settings import Settings
 from service.state.database import FILE_NAME, Database
 from service.state.glossaries import GlossaryStore
 from service.state.keys import KeyStore
+from service.state.memories import MemoryStore
 from service.state.rates import RateLimits
 from service.state.suggestions import SuggestionStore
 from service.state.usage import UsageLedger
@@ -182,7 +184,7 @@ def build(
 
     dialects = {
         "/v2": create_deepl_app(
-            deepl.create_router(metered, readings, state.glossaries),
+            _deepl_translation(metered, readings, state),
             access,
             repository,
             state.glossaries,
@@ -193,6 +195,8 @@ def build(
             access,
             repository,
             state.glossaries,
+            state.memories,
+            public_url=settings.public_url,
             documents=settings.documents,
             version=service.__version__,
         ),
@@ -204,9 +208,13 @@ def build(
         drain,
         tracing,
         max_body_bytes=settings.max_body_bytes,
-        larger_bodies=dict.fromkeys(
-            _UPLOADS, max(settings.max_body_bytes, settings.max_document_bytes + _AROUND_A_DOCUMENT)
-        ),
+        larger_bodies={
+            **dict.fromkeys(
+                _UPLOADS,
+                max(settings.max_body_bytes, settings.max_document_bytes + _AROUND_A_DOCUMENT),
+            ),
+            UPLOAD: state.memories.limits.file_bytes,
+        },
         version=service.__version__,
         lifespan=lifespan,
     )
@@ -247,7 +255,12 @@ def build_front(
             create_translate_router(metered, readings, link.keep),
             *_small_dialects(metered, readings),
         ],
-        {"/v2": deepl_app("v2", deepl.create_router(metered, readings, state.glossaries))},
+        {
+            "/v2": deepl_app(
+                "v2",
+                _deepl_translation(metered, readings, state),
+            )
+        },
         link.metrics,
         drain,
         SilentTracing(),
@@ -257,6 +270,11 @@ def build_front(
         lifespan=lifespan,
     )
     return Front(app, link)
+
+
+def _deepl_translation(metered: MeteredTranslator, readings: Readings, state: _State) -> APIRouter:
+    """The routes of DeepL's dialect that translate."""
+    return deepl.create_router(metered, readings, state.glossaries, Memories(state.memories))
 
 
 def _small_dialects(metered: MeteredTranslator, readings: Readings) -> list[APIRouter]:
@@ -369,6 +387,7 @@ class _State:
         self.usage = UsageLedger(self.database)
         self.glossaries = GlossaryStore(self.database)
         self.suggestions = SuggestionStore(self.database)
+        self.memories = MemoryStore(self.database)
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:

@@ -68,6 +68,25 @@ class TooManyGlossaries(StateError):
         self.limit = limit
 
 
+class InvalidMemory(StateError):
+    """An invalid file of a translation memory; the message says what would be valid."""
+
+
+class MemoryNotFound(StateError):
+    """No such translation memory or job for this owner. Another owner's gives the same error."""
+
+    def __init__(self, identifier: str) -> None:
+        super().__init__(f"there is no translation memory or job {shortened(identifier)}")
+
+
+class TooManyMemories(StateError):
+    def __init__(self, limit: int) -> None:
+        super().__init__(
+            f"there are {limit} translation memories or jobs already; delete one, or try tomorrow"
+        )
+        self.limit = limit
+
+
 class InvalidSuggestion(StateError):
     """An invalid suggestion; the message says what would be valid."""
 

@@ -57,4 +57,40 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         )
         """,
     ),
+    (
+        """
+        CREATE TABLE memories (
+            id TEXT PRIMARY KEY,
+            owner TEXT,
+            name TEXT NOT NULL,
+            source TEXT NOT NULL,
+            targets TEXT NOT NULL,
+            unit_count INTEGER NOT NULL,
+            created TEXT NOT NULL
+        )
+        """,
+        "CREATE INDEX memories_by_owner ON memories (owner, created)",
+        """
+        CREATE TABLE memory_parts (
+            memory TEXT NOT NULL REFERENCES memories ON DELETE CASCADE,
+            number INTEGER NOT NULL,
+            units TEXT NOT NULL,
+            PRIMARY KEY (memory, number)
+        )
+        """,
+        """
+        CREATE TABLE memory_jobs (
+            id TEXT PRIMARY KEY,
+            owner TEXT,
+            operation TEXT NOT NULL,
+            secret TEXT NOT NULL UNIQUE,
+            name TEXT NOT NULL,
+            file_bytes INTEGER NOT NULL,
+            memory TEXT,
+            error TEXT,
+            skipped INTEGER NOT NULL,
+            created TEXT NOT NULL
+        )
+        """,
+    ),
 )

@@ -13,9 +13,11 @@ from itertools import islice
 
 from service.catalogue.loaded_model import DirectedModel
 from service.engine.types import DecodingOptions
+from service.text.alignment import Span
 from service.text.faithfulness import has_figures, is_verbatim
 from service.text.glossary.term_index import TermIndex, TermOccurrence
 from service.text.markup import NO_FRAGMENT, PLAIN, Fragment, MarkedSentence, MarkedText, Markup
+from service.text.memory.memory_index import EXACT, Memory, MemoryMatch
 from service.text.segmentation import Splitting, TokenLimit, rejoined, segment
 from service.text.types import Term
 from service.translation.decoding import DecodingOverrides
@@ -23,6 +25,8 @@ from service.translation.text_pool import Check, unchecked
 from service.translation.types import TranslateRequest
 
 _TERMS_COUNTED = 4_000
+_MEMORY_CHARACTERS = 10_000
+"""Characters whose reading takes as long as searching a memory, enough for a thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +39,19 @@ class Job:
     prefix: str = ""
     """The beginning of the translation of the only text, see ``service.translation.beginning``."""
     markup: Markup = PLAIN
+    memory: Memory | None = None
 
     @classmethod
     def of(cls, request: TranslateRequest, *, last: bool = True) -> Job:
         """The job of a request's last leg, or of the leg before it."""
         if last:
             return cls(
-                request.decoding, request.splitting, request.terms, request.prefix, request.markup
+                request.decoding,
+                request.splitting,
+                request.terms,
+                request.prefix,
+                request.markup,
+                request.memory,
             )
         # Prefix, lengths and number of hypotheses apply to the last leg only.
         asked = request.decoding
@@ -55,7 +65,9 @@ class Job:
         # Terms that begin with others are found one after the other. Of a large glossary, so many
         # terms suffice for a thread.
         terms = sum(1 + len(term.source) for term in islice(self.terms, _TERMS_COUNTED))
-        return sum(map(len, constraints)) + terms + len(self.prefix)
+        # A search in a memory takes a millisecond.
+        memory = _MEMORY_CHARACTERS if self.memory is not None else 0
+        return sum(map(len, constraints)) + terms + len(self.prefix) + memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +86,8 @@ class Sentence:
     beginning: Fragment = NO_FRAGMENT
     """The beginning of the translation that is kept character by character; its text is then
     ``prefix``."""
+    match: MemoryMatch | None = None
+    """The most similar unit of the memory."""
 
     @property
     def text(self) -> str:
@@ -81,8 +95,14 @@ class Sentence:
 
     @property
     def needs_alignment(self) -> bool:
-        """Whether glossary terms or markup are placed in its translation by word alignment."""
-        return bool(self.marked.marked or self.occurrences)
+        """Whether glossary terms or markup are placed in its translation by word alignment, or a
+        unit of a memory is adapted by it."""
+        return bool(self.marked.marked or self.occurrences or self.adaptable)
+
+    @property
+    def adaptable(self) -> bool:
+        """Whether a similar unit of a memory is adapted to it. Tags and terms would be lost."""
+        return self.match is not None and not (self.marked.marked or self.occurrences)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +116,8 @@ class Text:
     sentences: tuple[Sentence, ...]
     lines: tuple[int, ...] = ()
     """The number of the line, or of the part between tags that end sentences, of each sentence."""
+    exact: tuple[MemoryMatch, ...] = ()
+    """Units of the memory whose translations are parts of separators."""
 
     def with_alternatives(self, count: int) -> Text:
         """The text, of whose first sentence ``count`` alternatives are wanted."""
@@ -132,6 +154,7 @@ def prepare(
 
     limit = TokenLimit(count, most)
     copies = copies_verbatim(directed)
+    memory = job.memory if job.memory is not None and job.memory.pair == directed.pair else None
 
     def copied(sentence: str) -> bool:
         return (
@@ -157,6 +180,13 @@ def prepare(
             )
         return resolved[key]
 
+    matches: dict[str, MemoryMatch | None] = {}
+
+    def match_of(sentence: str) -> MemoryMatch | None:
+        if memory is not None and sentence not in matches:
+            matches[sentence] = memory.index.best(sentence, memory.threshold, check)
+        return matches.get(sentence)
+
     # Equal sentences are one object, which is decoded and written once.
     known: dict[tuple[MarkedSentence, int], Sentence] = {}
 
@@ -171,25 +201,46 @@ def prepare(
         options = options_of(len(source_ids), number, has_figures(marked.text))
         occurrences = () if index is None else index.occurrences_in(marked.text)
         prefix = "" if number else job.decoding.target_prefix or ""
-        return Sentence(marked, source_ids, options, occurrences, prefix)
+        match = match_of(marked.text)
+        if match is not None and match.score == EXACT:
+            # The stored translation has no tags.
+            match = replace(match, use="none")
+        return Sentence(marked, source_ids, options, occurrences, prefix, match=match)
 
     def text(marked: MarkedText) -> Text:
         sentences: list[Sentence] = []
         separators = [marked.between[0]]
         lines: list[int] = []
+        exact: list[MemoryMatch] = []
         for run, after in zip(marked.runs, marked.between[1:], strict=True):
             source = directed.direction.source
-            cut = run.cut(segment(run.text, source, limit, job.splitting, copied))
-            lines += lines_of(cut.separators, lines)
-            for each in cut.sentences:
-                sentences.append(sentence(each, len(sentences)))
+            spans: Sequence[Span] = segment(run.text, source, limit, job.splitting, copied)
+            cut = run.cut(spans)
+            if memory is not None and len(spans) > 1 and memory.index.exact(run.text):
+                whole = run.cut([_visible(run.text)])
+                cut = cut if whole.sentences[0].marked else whole
             first, *others = rejoined(cut.separators, source, directed.direction.target)
             separators[-1] += first
-            separators += others
+            for each, separator, line in zip(
+                cut.sentences, others, lines_of(cut.separators, lines), strict=True
+            ):
+                match = match_of(each.text)
+                if match is not None and match.score == EXACT and not each.marked:
+                    exact.append(match)
+                    separators[-1] += each.render(match.unit.target, None) + separator
+                else:
+                    sentences.append(sentence(each, len(sentences)))
+                    separators.append(separator)
+                    lines.append(line)
             separators[-1] += after
-        return Text(tuple(separators), tuple(sentences), tuple(lines))
+        return Text(tuple(separators), tuple(sentences), tuple(lines), tuple(exact))
 
     return [text(marked) for marked in texts]
+
+
+def _visible(text: str) -> Span:
+    """The text without blanks around it."""
+    return len(text) - len(text.lstrip()), len(text.rstrip())
 
 
 def lines_of(separators: Sequence[str], before: Sequence[int]) -> list[int]:
@@ -216,17 +267,17 @@ def work_of(
         for directed in route
     ]
     lengths = Counter(
-        (len(sentence.source_ids), bool(number))
+        (len(sentence.source_ids), bool(number), sentence.adaptable)
         for text in texts
         for number, sentence in enumerate(text.sentences)
     )
     total = 0
-    for (length, later), count in lengths.items():
+    for (length, later, adaptable), count in lengths.items():
         work = sum(
             (1 if later else 1 + decoding.token_alternatives)
             * decoding.work(manifest.decoding, manifest.limits, length)
             for manifest, decoding in jobs
         )
-        # The graph that scores reads a sentence once.
-        total += count * (work + length * request.confidence)
+        # The graph that scores and aligns reads a sentence once.
+        total += count * (work + length * (request.confidence + 2 * adaptable))
     return total

@@ -236,6 +236,8 @@ def _check_route(request: TranslateRequest, pair: LanguagePair, route: Route) ->
         raise InvalidOption(f"prefix needs two languages; source and target are {pair.source}")
     if request.terms and len(route) > 1:
         raise InvalidOption(f"a glossary needs a model that translates {pair} directly")
+    if request.memory and len(route) > 1:
+        raise InvalidOption(f"a translation memory needs a model that translates {pair} directly")
     if request.terms and route and request.decoding.return_alternatives:
         raise InvalidOption("return_alternatives excludes a glossary")
 

@@ -122,6 +122,7 @@ def translated_sentence(
         scores=tuple(hypothesis.score for hypothesis in decoded.hypotheses),
         finish_reason=decoded.finish_reason,
         options=options,
+        match=sentence.match,
         edits=outputs[0].edits,
         durations=decoded.durations,
     )

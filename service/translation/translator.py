@@ -25,6 +25,7 @@ from service.text.confidence import Confidence
 from service.threads.time_slices import TimeSlices
 from service.translation.decoder import Decoder
 from service.translation.forced_pass import sentence_confidence, written_ids
+from service.translation.memory_use import with_adapted_unit
 from service.translation.ordered_parts import OrderedParts
 from service.translation.preparing import Job, Sentence, Text
 from service.translation.request_reader import Detector, PairTexts, Prepared, RequestReader
@@ -247,6 +248,8 @@ async def _leg(
         best = chosen(directed, sentence, sentence.options, decoded)
         passes = await forced_passes(directed, sentence, best, decoder)
         done = translated_sentence(directed, sentence, best, sentence.options, passes)
+        if sentence.adaptable:
+            done = await with_adapted_unit(directed, sentence, best, passes[0], done, decoder)
         await keep(sentence, done)
 
     if deliver is None and not any(sentence.needs_alignment for sentence in searched):
@@ -286,6 +289,7 @@ async def _leg(
             text.separators,
             tuple([written[id(sentence)] for sentence in text.sentences]),
             sum(tokens[id(sentence)] for sentence in text.sentences),
+            text.exact,
         )
         for text in texts
     ]

@@ -12,6 +12,7 @@ from typing import TypeVar
 from service.engine.types import DecodingOptions, Durations, FinishReason
 from service.text.confidence import Confidence
 from service.text.markup.types import PLAIN, Markup
+from service.text.memory.memory_index import Memory, MemoryMatch
 from service.text.segmentation import Splitting
 from service.text.text_edits import Edit
 from service.text.types import Detection, LanguagePair, Term
@@ -34,6 +35,8 @@ class TranslateRequest:
     markup: Markup = PLAIN
     splitting: Splitting = "sentences"
     terms: tuple[Term, ...] = ()
+    memory: Memory | None = None
+    """Applies to texts of its language pair."""
     prefix: str = ""
     """The beginning of the translation of the only text, kept character by character."""
     confidence: bool = False
@@ -70,6 +73,8 @@ class TranslatedSentence:
     finish_reason: FinishReason
     options: DecodingOptions = field(compare=False)
     """Options of the search that found ``target_ids``."""
+    match: MemoryMatch | None = None
+    """The most similar unit of the request's memory. An adapted one is the first hypothesis."""
     edits: tuple[Edit, ...] = ()
     """The edits from the decoded text of ``target_ids`` to ``target``."""
     durations: Durations = field(default=Durations(), compare=False)
@@ -95,6 +100,8 @@ class Leg:
     sentences: tuple[TranslatedSentence, ...]
     source_tokens: int
     """Source tokens without prefixes and ``eos``."""
+    exact: tuple[MemoryMatch, ...] = ()
+    """Units of the request's memory whose translation is a part of ``separators``."""
 
     @cached_property
     def hypotheses(self) -> tuple[str, ...]:
@@ -194,6 +201,14 @@ class Translation:
         """``LENGTH`` if that of any leg is."""
         reasons = {leg.finish_reason for leg in self.legs}
         return FinishReason.LENGTH if FinishReason.LENGTH in reasons else FinishReason.COMPLETE
+
+    @property
+    def matches(self) -> tuple[MemoryMatch, ...]:
+        """The units of the request's memory that are like the text: exact ones first."""
+        if not self.legs:
+            return ()
+        found = (sentence.match for sentence in self.legs[-1].sentences)
+        return (*self.legs[-1].exact, *(match for match in found if match is not None))
 
     @property
     def undetected(self) -> bool:

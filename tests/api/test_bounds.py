@@ -46,7 +46,7 @@ def fields_of(operation: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]
     for parameter in operation.get("parameters", ()):
         yield parameter["name"], parameter["schema"]
     for media_type in operation.get("requestBody", {}).get("content", {}).values():
-        yield from media_type["schema"]["properties"].items()
+        yield from media_type["schema"].get("properties", {}).items()
 
 
 async def test_every_field_of_every_operation_has_a_bound(client: httpx.AsyncClient) -> None:

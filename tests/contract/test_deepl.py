@@ -13,6 +13,7 @@ import docx
 import pytest
 from deepl.api_data import ModelType, MultilingualGlossaryDictionaryEntries
 
+from tests.api.deepl.test_memories import tmx
 from tests.contract.conftest import KEY, POOR
 
 GERMAN = "Zwei junge Männer spielen Fußball auf einer Wiese."
@@ -114,7 +115,6 @@ def test_invalid_option_raises_bad_request_with_a_reason(
     [
         {"formality": "more"},
         {"style_rule": "a-style"},
-        {"translation_memory": "a-memory"},
         {"custom_instructions": ["Use short words."]},
     ],
 )
@@ -124,6 +124,39 @@ def test_unsupported_options_do_not_change_the_translation(
     plain = one(client.translate_text(GERMAN, source_lang="DE", target_lang="EN-US"))
     given = one(client.translate_text(GERMAN, source_lang="DE", target_lang="EN-US", **options))
     assert given.text == plain.text
+
+
+def test_translation_memories_are_imported_used_exported_and_deleted(
+    client: deepl.DeepLClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "pictures.tmx"
+    file.write_bytes(tmx((GERMAN, "Two chaps on a lawn."), ("Zwei Hunde.", "A pair of dogs.")))
+    job = client.import_translation_memory_from_filepath(file, display_name="pictures")
+    assert job.result is not None
+    identifier = job.result.translation_memory_id
+    assert identifier is not None
+    (listed,) = client.list_translation_memories()
+    assert listed.translation_memory_id == identifier
+    memory = client.get_translation_memory(identifier)
+    assert (memory.name, memory.source_language, memory.segment_count) == ("pictures", "de", 2)
+    segments = client.list_translation_memory_segments(memory, filter_text="chaps")
+    assert [each.source_text for each in segments] == [GERMAN]
+    result = one(
+        client.translate_text(
+            f"{GERMAN} Zwei Hunde.",
+            source_lang="DE",
+            target_lang="EN-US",
+            translation_memory=memory,
+            translation_memory_threshold=80,
+        )
+    )
+    assert result.text == "Two chaps on a lawn. A pair of dogs."
+    exported = tmp_path / "exported.tmx"
+    client.export_translation_memory_to_filepath(memory, exported)
+    assert "Two chaps on a lawn." in exported.read_text("utf-8")
+    client.delete_translation_memory(memory)
+    with pytest.raises(deepl.DeepLException, match="Not found"):
+        client.get_translation_memory(identifier)
 
 
 def test_languages_are_listed(client: deepl.DeepLClient) -> None:

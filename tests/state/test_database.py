@@ -104,7 +104,7 @@ async def test_older_file_is_migrated_and_keeps_its_rows(tmp_path: Path) -> None
         async with Database(tmp_path / FILE_NAME, later) as database:
             rows = await database.read(lambda c: c.execute("SELECT * FROM usage").fetchall())
             assert rows == [("", "2026-11", 7, 0, 3)]
-    with pytest.raises(StateUnavailable, match=r"later Dragoman \(schema 2, and this one knows 1"):
+    with pytest.raises(StateUnavailable, match=r"later Dragoman \(schema 3, and this one knows 2"):
         await Database(tmp_path / FILE_NAME).open()
 
 

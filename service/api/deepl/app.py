@@ -9,12 +9,13 @@ from fastapi import APIRouter, FastAPI
 
 import service
 from service.api.access import Access
-from service.api.deepl import account, documents, glossaries, resources
+from service.api.deepl import account, documents, glossaries, memories, resources
 from service.api.deepl.dialect import add_error_handlers
 from service.api.middleware import NO_TELEMETRY
 from service.catalogue.repository import ModelRepository
 from service.document_jobs.jobs import DocumentJobs
 from service.state.glossaries import GlossaryStore
+from service.state.memories import MemoryStore
 
 _DESCRIPTION = """What clients of DeepL's API speak. Any key will do where keys are off. Errors are
 always `{"message": "..."}`."""
@@ -45,7 +46,9 @@ def create_deepl_v3_app(
     access: Access,
     repository: ModelRepository,
     glossary_store: GlossaryStore,
+    memory_store: MemoryStore,
     *,
+    public_url: str,
     documents: bool,
     version: str,
 ) -> FastAPI:
@@ -54,6 +57,7 @@ def create_deepl_v3_app(
         "v3",
         glossaries.create_multilingual_router(access, repository, glossary_store),
         resources.create_router(access, repository, documents=documents),
+        memories.create_router(access, memory_store, public_url),
         version=version,
     )
 

@@ -1,6 +1,6 @@
 """Route ``/v2/translate``: translates texts in DeepL's request and response format.
 
-Clients send options that our models lack: formality, style, memory, instructions, context. They are
+Clients send options that our models lack: formality, style, instructions, context. They are
 accepted, and the answer lists them under ``ignored``. Formatting is always preserved. Unknown
 fields are ignored.
 """
@@ -23,6 +23,8 @@ from service.api.deepl.dialect import (
 )
 from service.api.deepl.glossaries import terms_of
 from service.api.deepl.languages import language, shown
+from service.api.deepl.memories import Memories
+from service.api.deepl.memory_answers import MemoryMatchAnswer, matches_of
 from service.api.fields import schemas
 from service.api.fields.bounds import CONTEXT_CHARACTERS, INSTRUCTION_CHARACTERS, INSTRUCTIONS
 from service.api.fields.options import DecodingParameters, Key, LanguageCode, Name, Texts
@@ -35,9 +37,10 @@ from service.api.routing import DirectRoute
 from service.catalogue.catalogue import Catalogue
 from service.state.glossaries import GlossaryStore
 from service.text.markup import PLAIN, Markup
+from service.text.memory.memory_index import Memory
 from service.text.segmentation import Splitting
 from service.text.types import Term
-from service.translation.decoding import DecodingOverrides
+from service.translation.decoding import WHOLE, DecodingOverrides
 from service.translation.types import TranslateRequest, Translation
 
 Formality = Annotated[
@@ -49,7 +52,6 @@ _WITHOUT_EFFECT = (
     "context",
     "formality",
     "style_id",
-    "translation_memory_id",
     "custom_instructions",
 )
 
@@ -128,7 +130,14 @@ class TextParameters(DecodingParameters):
         None, description="Accepted; they are always shown."
     )
     style_id: Name | None = Field(None, description="Accepted; it changes nothing.")
-    translation_memory_id: Name | None = Field(None, description="Accepted; it changes nothing.")
+    translation_memory_id: Name | None = Field(
+        None,
+        description="A memory of the caller: translations of equal sentences are taken from it, "
+        "and those of similar ones adapted.",
+    )
+    translation_memory_threshold: Annotated[int, Field(ge=0, le=100), WHOLE] | None = Field(
+        None, description="Similarity of a sentence in percent, at least; 75 if left out."
+    )
     custom_instructions: (
         Annotated[
             list[Annotated[str, Field(max_length=INSTRUCTION_CHARACTERS)]],
@@ -165,7 +174,9 @@ class TextParameters(DecodingParameters):
             return overrides.model_copy(update={"beam_size": 1})
         return overrides
 
-    def request(self, catalogue: Catalogue, terms: tuple[Term, ...]) -> TranslateRequest:
+    def request(
+        self, catalogue: Catalogue, terms: tuple[Term, ...], memory: Memory | None
+    ) -> TranslateRequest:
         source = self.source_lang
         return TranslateRequest(
             texts=tuple(self.text),
@@ -176,6 +187,7 @@ class TextParameters(DecodingParameters):
             markup=self.markup,
             splitting=self.splitting,
             terms=terms,
+            memory=memory,
         )
 
     @property
@@ -202,6 +214,9 @@ class TranslationAnswer(Answer):
         description="Only if true: the language could not be detected, and the text is returned as "
         "it is.",
     )
+    translation_memory_matches: list[MemoryMatchAnswer] | None = Field(
+        None, description="Only if there are any: units like sentences of the text."
+    )
     ignored: list[str] | None = Field(
         None, description="Only if there are any: fields that were given and change nothing."
     )
@@ -212,7 +227,7 @@ class TranslationsAnswer(Answer):
 
 
 def create_router(
-    metered: MeteredTranslator, readings: Readings, store: GlossaryStore
+    metered: MeteredTranslator, readings: Readings, store: GlossaryStore, memories: Memories
 ) -> APIRouter:
     router = APIRouter(tags=["translation"], route_class=DirectRoute)
     responses = {200: answer_of(TranslationsAnswer), **answers(404, 456, 504)}
@@ -230,9 +245,17 @@ def create_router(
             parameters.source_lang,
             parameters.target_lang,
         )
-        wanted = parameters.request(catalogue, terms)
+        memory = await memories.of(
+            caller,
+            catalogue,
+            parameters.translation_memory_id,
+            parameters.translation_memory_threshold,
+            parameters.source_lang,
+            parameters.target_lang,
+        )
+        wanted = parameters.request(catalogue, terms, memory)
         priority = parameters.priority or "interactive"
-        return Reading(fields.key, parameters, wanted, priority, lasting=not terms)
+        return Reading(fields.key, parameters, wanted, priority, lasting=not (terms or memory))
 
     @router.get(
         "/translate",
@@ -276,6 +299,8 @@ def _answer(
         given["alternatives"] = list(translation.alternatives)
     if translation.undetected:
         given["undetected"] = True
+    if translation.matches:
+        given["translation_memory_matches"] = matches_of(translation.matches)
     if parameters.ignored:
         given["ignored"] = parameters.ignored
     return TranslationAnswer(

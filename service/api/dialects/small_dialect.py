@@ -1,4 +1,4 @@
-"""What small dialects share: reading, translating, and refusals in a dialect's own shape."""
+"""Base of small dialects: reading, translating, and refusals in a dialect's own shape."""
 
 from __future__ import annotations
 

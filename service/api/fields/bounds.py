@@ -14,6 +14,7 @@ from service.api.errors import BadRequest
 from service.state.entries import LONGEST_TERM_BYTES
 from service.state.glossaries import LONGEST_NAME_BYTES, GlossaryLimits
 from service.state.suggestions import SuggestionLimits
+from service.state.tmx import MemoryLimits
 from service.translation.decoding import PREFIX_CHARACTERS, SUPPRESSED_CHARACTERS, SUPPRESSED_TEXTS
 
 LANGUAGE_CHARACTERS = 64
@@ -36,6 +37,7 @@ CHOICE_CHARACTERS = 1_000
 
 _GLOSSARY = GlossaryLimits()
 _SUGGESTION = SuggestionLimits()
+_MEMORY = MemoryLimits()
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +97,12 @@ BOUNDS = (
     Bound("entries of a dictionary, together", "characters", _GLOSSARY.characters),
     Bound("dictionaries of a glossary", "items", _GLOSSARY.dictionaries, fields=("dictionaries",)),
     Bound("glossaries of an owner", "items", _GLOSSARY.glossaries),
+    Bound("file of a translation memory", "bytes", _MEMORY.file_bytes, status=413),
+    Bound("units of a translation memory", "items", _MEMORY.units),
+    Bound("units of a translation memory, together", "characters", _MEMORY.characters),
+    Bound("text of a unit", "characters", _MEMORY.unit_characters),
+    Bound("translation memories of an owner", "items", _MEMORY.memories),
+    Bound("imports and exports of an owner in a day", "items", _MEMORY.jobs),
 )
 
 

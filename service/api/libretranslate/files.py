@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -13,6 +12,7 @@ from fastapi.responses import FileResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from service.api.access import Access, Caller
+from service.api.addresses import address_of_service
 from service.api.draining import Drain
 from service.api.errors import BadRequest, Disabled, ShuttingDown
 from service.api.fields import schemas
@@ -27,9 +27,6 @@ from service.documents import UnsupportedDocument
 
 # The pattern is documented, not enforced: the handler refuses with LibreTranslate's message.
 _NAME = schemas.in_path("name", "The last part of `translatedFileUrl`.", r"^[^/\\]+$")
-
-
-_HOST = re.compile(r"([A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(:[0-9]{1,5})?")
 
 
 class FileParameters(BaseModel):
@@ -89,7 +86,7 @@ def create_files_router(
     async def translate_file(request: Request) -> Response:
         """The format is what the file's name says; layout and markup stay as they are."""
         at_work = jobs()
-        address = public_url.rstrip("/") or _address(request)
+        address = public_url.rstrip("/") or address_of_service(request)
         fields = await read_fields(request, file="file")
         caller = await access.identify(request, fields.key)
         upload = fields.file
@@ -139,10 +136,3 @@ def create_files_router(
         return FileResponse(job.path, filename=job.filename, headers=headers)
 
     return router
-
-
-def _address(request: Request) -> str:
-    """The address by which the client asked; raises ``BadRequest`` unless it is one."""
-    if not _HOST.fullmatch(request.headers.get("host", "")):
-        raise BadRequest("Invalid request: the Host header is no host name with an optional port")
-    return str(request.base_url).rstrip("/")

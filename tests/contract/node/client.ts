@@ -53,6 +53,48 @@ for (const path of ['/v3/languages', '/v3/languages/resources'] as const) {
     const params = { query: { resource: 'translate_text' as const } };
     await said(`GET ${path}`, client.GET(path, { params }) as Promise<Answered<unknown>>);
 }
+const tmx =
+    '<tmx version="1.4"><header srclang="de"/><body><tu><tuv xml:lang="de"><seg>Hund</seg></tuv>' +
+    '<tuv xml:lang="en"><seg>hound</seg></tuv></tu></body></tmx>';
+const memories = '/v3/translation_memories';
+const begun = await said(
+    `POST ${memories}/import`,
+    client.POST(`${memories}/import`, {
+        body: { source_file: { file_name: 'a.tmx', content_length: tmx.length } },
+    }),
+);
+const secretOf = (address: string) => new URL(address).searchParams.get('job')!;
+await said(
+    `PUT ${memories}/upload`,
+    client.PUT(`${memories}/upload`, {
+        params: { query: { job: secretOf(begun!.upload_url) } },
+        body: tmx,
+        bodySerializer: (body) => body,
+        headers: { 'Content-Type': 'application/xml' },
+    }),
+);
+const jobPath = { path: { job_id: begun!.job_id } };
+const job = `${memories}/jobs/{job_id}` as const;
+const imported = await said(`GET ${job}`, client.GET(job, { params: jobPath }));
+const memory = { path: { memory_id: imported!.results[0]!.translation_memory_id! } };
+await said(`GET ${memories}`, client.GET(memories));
+await said(`GET ${memories}/{memory_id}`, client.GET(`${memories}/{memory_id}`, { params: memory }));
+const ofMemory = `${memories}/{memory_id}/segments` as const;
+await said(`GET ${ofMemory}`, client.GET(ofMemory, { params: memory }));
+const exporting = `${memories}/{memory_id}/export` as const;
+const exported = await said(`POST ${exporting}`, client.POST(exporting, { params: memory }));
+const exportJob = await client.GET(job, { params: { path: { job_id: exported!.job_id } } });
+await said(
+    `GET ${memories}/download`,
+    client.GET(`${memories}/download`, {
+        params: { query: { job: secretOf(exportJob.data!.results[0]!.download_url!) } },
+        parseAs: 'text',
+    }),
+);
+await said(
+    `DELETE ${memories}/{memory_id}`,
+    client.DELETE(`${memories}/{memory_id}`, { params: memory }),
+);
 const id = (translated as { id: string }).id;
 const known = { params: { path: { id } } };
 await said('GET /translations/{id}', client.GET('/translations/{id}', known));

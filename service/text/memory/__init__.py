@@ -1,0 +1,1 @@
+"""Translation memories: units like a sentence, and their translations adapted to it."""
