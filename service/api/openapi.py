@@ -18,7 +18,8 @@ from service.api.fields.schemas import answer_schemas
 from service.api.responses import json_bytes
 
 _OPEN = PROBES | {
-    *("/languages", "/models", "/frontend/settings", "/download_file/{name}", "/listPairs")
+    *("/languages", "/models", "/frontend/settings", "/download_file/{name}", "/listPairs"),
+    *("/v3/translation_memories/upload", "/v3/translation_memories/download"),
 }
 """Paths that never need a key."""
 _ADMIN = frozenset({"/models/reload"})

@@ -23,9 +23,14 @@ class DirectRoute(APIRoute):
 
 
 def methods_at(scope: Scope, routes: Iterable[BaseRoute]) -> set[str]:
-    """The methods of all routes at the path of a request. Starlette knows the first route's."""
-    methods: set[str] = set()
-    for route in routes:
-        if isinstance(route, Route) and route.matches(scope)[0] is not Match.NONE:
-            methods |= route.methods or set()
-    return methods
+    """The methods of all routes at the path of a request. Starlette knows the first route's.
+
+    A path that a route has literally is no value of another route's parameter.
+    """
+    found = [
+        route
+        for route in routes
+        if isinstance(route, Route) and route.matches(scope)[0] is not Match.NONE
+    ]
+    literal = [route for route in found if not route.param_convertors]
+    return {method for route in literal or found for method in route.methods or ()}

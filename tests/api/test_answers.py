@@ -160,7 +160,7 @@ async def test_fields_are_read_from_every_request_format(client: httpx.AsyncClie
 DEEPL = {"text": ["hallo"], "source_lang": "DE", "target_lang": "EN-US"}
 HALLO = {"detected_source_language": "DE", "text": "HALLO", "billed_characters": 5}
 IGNORED = {
-    **{"context": "Sport", "formality": "more", "style_id": "a", "translation_memory_id": "b"},
+    **{"context": "Sport", "formality": "more", "style_id": "a"},
     "custom_instructions": ["be brief"],
 }
 V2_TRANSLATE: list[tuple[dict[str, Any], list[dict[str, Any]]]] = [

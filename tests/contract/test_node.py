@@ -21,7 +21,7 @@ from tests.support.programs import output_of
 HERE = Path(__file__).parent
 BUNDLES = HERE.parents[1] / "bundles"
 KEY = "operator"
-OTHER_SERVICES = {"StyleRule", "TranslationMemor"}
+OTHER_SERVICES = {"StyleRule"}
 """Parts of names of deepl-node's methods for what the service does not have."""
 NO_REGISTRY = re.compile("ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ECONNRESET|ETIMEDOUT|ENETUNREACH")
 
@@ -83,7 +83,12 @@ def test_every_operation_of_deepl_node_that_the_service_has_works(node: Path, ur
     assert answers["afterReplacingWithCsv"] == {"Haus": "mansion"}
     assert "mansion" in answers["translateTextWithMultilingualGlossary"]["text"]
     assert len(answers["deleteMultilingualGlossaryDictionary"]["dictionaries"]) == 1
+    assert answers["getTranslationMemory"]["segmentCount"] == 1
+    assert len(answers["listTranslationMemorySegments"]["segments"]) == 1
+    assert answers["translateTextWithTranslationMemory"]["text"] == "A pair of dogs."
+    assert "A pair of dogs." in answers["downloadTranslationMemoryExport"]
     assert answers["wrongKey"] == answers["deleteGlossary"] == "Error"
+    assert answers["deleteTranslationMemory"] == "Error"
 
 
 def test_generated_typescript_client_compiles_and_calls_every_operation(

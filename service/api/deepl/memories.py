@@ -42,10 +42,11 @@ from service.api.responses import Json
 from service.catalogue.catalogue import Catalogue
 from service.state.errors import InvalidMemory, TooManyMemories
 from service.state.memories import UNITS_IN_A_PART, MemoryJob, MemoryStore, StoredMemory
-from service.state.tmx import MemoryUnit, read_tmx, write_tmx
+from service.state.tmx import MemoryLimits, MemoryUnit, read_tmx, write_tmx
 from service.text.memory.memory_index import Memory, MemoryIndex, Unit
 from service.text.types import LanguagePair
 from service.threads.fair_turns import FairTurns
+from service.translation.decoding import WHOLE
 
 UPLOAD = "/v3/translation_memories/upload"
 """Path to which files are sent; bodies may be larger there."""
@@ -80,7 +81,9 @@ class SegmentParameters(BaseModel):
 
 class FileDescription(BaseModel):
     file_name: Annotated[str, Field(min_length=1, max_length=FILENAME_CHARACTERS)]
-    content_length: Annotated[int, Field(ge=1, le=1 << 40)] = Field(description="Bytes.")
+    content_length: Annotated[int, Field(ge=1, le=MemoryLimits().file_bytes), WHOLE] = Field(
+        description="Bytes."
+    )
     content_type: Name | None = None
 
 
@@ -129,17 +132,13 @@ def create_router(access: Access, store: MemoryStore, public_url: str) -> APIRou
         status_code=201,
         summary="Begin to import a TMX file",
         responses={201: answer_of(ImportAnswer), **answers()},
-        openapi_extra={"requestBody": schemas.body(ImportParameters)},
+        openapi_extra={"requestBody": schemas.json_body(ImportParameters)},
     )
     async def begin_import(request: Request) -> Response:
         """The file is sent to `upload_url`, with PUT and without a key."""
         caller, fields = await admitted(access, request)
         wanted = fields.parse(ImportParameters)
         size = wanted.source_file.content_length
-        if size > store.limits.file_bytes:
-            raise BadRequest(
-                f"the file has {size} bytes; at most {store.limits.file_bytes} are accepted"
-            )
         name = wanted.parameters.display_name or wanted.source_file.file_name
         job = await store.open_job(caller.name, "import", name[:NAME_CHARACTERS], file_bytes=size)
         address = file_address(request, "upload", job)

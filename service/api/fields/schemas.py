@@ -70,6 +70,16 @@ def body(
 
 
 @lru_cache(_MOST_SCHEMAS)
+def json_body(model: type[BaseModel]) -> dict[str, Any]:
+    """The request body of a route whose fields are objects, which no form can express."""
+    schema = _schema(model, None)
+    return {
+        "required": "required" in schema,
+        "content": {_JSON: {"schema": _nullable(schema)}},
+    }
+
+
+@lru_cache(_MOST_SCHEMAS)
 def upload(model: type[BaseModel], *, lists: bool = False) -> dict[str, Any]:
     """The request body of a route that reads a ``file`` and these fields from a form."""
     form = _form(_schema(model, None), lists=lists)

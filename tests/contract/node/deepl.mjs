@@ -120,6 +120,47 @@ answers.deleteMultilingualGlossary = await client
     .getMultilingualGlossary(made.glossaryId)
     .catch((error) => error.name);
 
+const tmx = Buffer.from(
+    '<?xml version="1.0"?><tmx version="1.4"><header srclang="de"/><body><tu>' +
+        '<tuv xml:lang="de"><seg>Zwei Hunde.</seg></tuv>' +
+        '<tuv xml:lang="en"><seg>A pair of dogs.</seg></tuv></tu></body></tmx>',
+);
+const begun = await said(
+    'createTranslationMemoryImport',
+    client.createTranslationMemoryImport('pairs.tmx', tmx.length),
+);
+await client.uploadTranslationMemoryFile(begun, tmx);
+const imported = await said(
+    'isTranslationMemoryJobComplete',
+    client.isTranslationMemoryJobComplete(begun.jobId),
+);
+answers.uploadTranslationMemoryFile = imported.results[0].status;
+const memory = await said(
+    'getTranslationMemory',
+    client.getTranslationMemory(imported.results[0].translationMemoryId),
+);
+await said('listTranslationMemories', client.listTranslationMemories());
+await said(
+    'listTranslationMemorySegments',
+    client.listTranslationMemorySegments(memory, { filterText: 'dogs' }),
+);
+answers.translateTextWithTranslationMemory = await client.translateText(
+    'Zwei Hunde.', 'de', 'en-GB', { translationMemory: memory, translationMemoryThreshold: 80 });
+const exporting = await said(
+    'createTranslationMemoryExport',
+    client.createTranslationMemoryExport(memory),
+);
+const exported = await said(
+    'getTranslationMemoryJob',
+    client.getTranslationMemoryJob(exporting.jobId),
+);
+await client.downloadTranslationMemoryExport(exported, path('exported.tmx'));
+answers.downloadTranslationMemoryExport = readFileSync(path('exported.tmx'), 'utf-8');
+await client.deleteTranslationMemory(memory);
+answers.deleteTranslationMemory = await client
+    .getTranslationMemory(memory.translationMemoryId)
+    .catch((error) => error.name);
+
 const wrong = new deepl.DeepLClient('wrong', { serverUrl, maxRetries: 0 });
 answers.wrongKey = await wrong.getUsage().catch((error) => error.name);
 answers.methods = [deepl.Translator, deepl.DeepLClient]
