@@ -16,18 +16,20 @@ def main() -> int:
     # threads wait for each other in busy loops: beside other programs, a product of small matrices
     # takes ten times the processor time (docs/log.md).
     os.putenv("OMP_NUM_THREADS", "1")
+    from service import cli
+
     try:
-        from service import cli
+        return cli.main()
     except ModuleNotFoundError as missing:
         if (missing.name or "").split(".")[0] in ("models", "service"):
             raise
         print(
             f"dragoman: {missing.name} is not installed; this installation has the client only. "
-            "Serving and translating need the extra cpu or gpu: pip install '.[cpu]'",
+            "All commands but `translate --url` need the extra cpu or gpu: "
+            "pip install 'dragoman-translate[cpu]'",
             file=sys.stderr,
         )
         return 2
-    return cli.main()
 
 
 if __name__ == "__main__":

@@ -41,7 +41,7 @@ from service.api.pages import add_pages
 from service.api.readings import MOST_BYTES, Readings
 from service.catalogue.errors import NotReady
 from service.catalogue.loaded_model import LoadedModel
-from service.catalogue.repository import ModelRepository
+from service.catalogue.repository import FoundBundle, ModelRepository
 from service.document_jobs.jobs import DocumentJobs, DocumentLimits
 from service.document_jobs.work import DocumentWork
 from service.documents import SUPPORTED, DocumentReader
@@ -49,7 +49,7 @@ from service.figures.painter import Painter
 from service.inspection.inspector import Inspector
 from service.inspection.translation_store import TranslationStore
 from service.loading.devices import watch_devices
-from service.loading.discovery import discover, only, pairs_of
+from service.loading.discovery import discover, for_pair, pairs_of, sources_of
 from service.loading.loader import ObserverFor, announcing, load_model
 from service.loading.reloader import Reloader
 from service.loading.tokenizers import open_tokenizers
@@ -69,6 +69,7 @@ from service.text.detection import LinguaDetector
 from service.text.types import LanguagePair
 from service.translation.admission import Admission
 from service.translation.alternatives import AlternativeFinder
+from service.translation.errors import UndetectedLanguage
 from service.translation.local_translator import LocalTranslator
 from service.translation.translator import Translator
 from service.translation.types import Translation
@@ -293,25 +294,77 @@ async def running(
         yield built
 
 
+class LocalModels:
+    """Models of this process without HTTP, each loaded when a language pair first needs it."""
+
+    def __init__(self, settings: Settings, load: LoadModel = load_model) -> None:
+        self._settings = settings
+        self._names = frozenset[str]()
+        """Bundles that have been needed."""
+        self._metrics = Metrics()
+        self._detector = LinguaDetector()
+        self._repository = ModelRepository(
+            lambda: [bundle for bundle in self._found() if bundle.name in self._names],
+            lambda bundle: _load(load, settings, self._metrics, bundle.path),
+        )
+        self.translator = LocalTranslator(self._repository, Admission(sys.maxsize), self._detector)
+
+    async def need(self, pair: LanguagePair, model: str | None = None) -> None:
+        """Load the models of a pair, or the one of that name; raises ``NotReady``."""
+        names = {bundle.name for bundle in for_pair(self._found(), pair, model)}
+        if not names:
+            raise self._missing(f"{pair}{f' and is called {model}' if model else ''}")
+        if not names <= self._names:
+            self._names |= names
+            await self._repository.reload()
+        # Raises the reasons if no bundle could be loaded.
+        _ = self._repository.catalogue
+
+    def detect(self, text: str, target: str) -> str:
+        """The language of a text, of those that bundles translate to ``target``, or ``target``.
+
+        Blocks. Raises ``UndetectedLanguage``, and ``NotReady`` if no bundle translates to it.
+        """
+        sources = sources_of(self._found(), target)
+        if not sources:
+            raise self._missing(f"to {target}")
+        found = self._detector.detect(text, sorted({*sources, target}))
+        if not found:
+            raise UndetectedLanguage(1, sources)
+        return found[0].language
+
+    def documents(self, reader: DocumentReader) -> DocumentWork:
+        """Translates the documents of ``reader`` with the models that are loaded."""
+        return DocumentWork(reader, self.translator, self._repository, self._metrics)
+
+    async def close(self) -> None:
+        await self._repository.close()
+
+    def _missing(self, wanted: str) -> NotReady:
+        pairs = sorted({pair for bundle in self._found() for pair in pairs_of(bundle) or ()})
+        offered = ", ".join(map(str, pairs)) or "nothing"
+        return NotReady(
+            f"no bundle in {self._settings.bundles} translates {wanted}; on offer: {offered}"
+        )
+
+    def _found(self) -> list[FoundBundle]:
+        return discover(self._settings.bundles)
+
+
 @asynccontextmanager
 async def local_translator(
-    settings: Settings, pair: LanguagePair, load: LoadModel = load_model
+    settings: Settings,
+    pair: LanguagePair,
+    load: LoadModel = load_model,
+    model: str | None = None,
 ) -> AsyncIterator[LocalTranslator]:
     """A translator for one language pair, without HTTP; raises ``NotReady``."""
-    found = discover(settings.bundles)
-    if not only(found, pair):
-        pairs = sorted({pair for bundle in found for pair in pairs_of(bundle) or ()})
-        offered = ", ".join(map(str, pairs)) or "nothing"
-        raise NotReady(f"no bundle in {settings.bundles} translates {pair}; on offer: {offered}")
-    repository = ModelRepository(
-        lambda: only(discover(settings.bundles), pair),
-        lambda bundle: _load(load, settings, Metrics(), bundle.path),
-    )
+    models = LocalModels(settings, load)
     try:
-        await repository.reload()
-        yield LocalTranslator(repository, Admission(sys.maxsize), LinguaDetector())
+        await models.need(pair, model)
+        yield models.translator
     finally:
-        await repository.close()
+        await models.close()
 
 
 def open_tracing(address: str) -> Tracing:

@@ -1,6 +1,7 @@
 """The ``dragoman`` command line: parses arguments, runs a subcommand, reports errors.
 
-Exit codes: 0 done, 2 failed with one sentence on standard error, 130 interrupted.
+Exit codes: 0 done, 1 done except for files that are named, 2 failed with one sentence on standard
+error, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -9,48 +10,37 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Sequence
+from importlib import import_module
 
 import service
-from models.export.errors import ParityError
-from models.fetching.errors import FetchFailed
-from models.importing.refusals import ImportRefused
-from service.bulk.journal import UnusableJournal
-from service.bulk.output import OutputTaken
-from service.bulk.reading import BadLine
-from service.bulk.rows import UnknownColumn
-from service.bulk.source import BadSource
-from service.bulk.translating import BlockFailed
-from service.commands import bench, bundles, keys, models, serve, translate
-from service.commands.command import DONE, FAILED, INTERRUPTED, CommandFailed
-from service.observability.tracing import TracingUnavailable
-from service.runtime.sessions import DeviceUnavailable
-from service.settings import InvalidSetting
-from service.state.errors import KeyRefused, StateError, StateUnavailable
-from service.text.errors import TranslationError
+from service.commands.command import DONE, FAILED, INTERRUPTED, CommandFailed, message_of
+from service.commands.terminal import say
 
-_REPORTED_ERRORS = (
-    BadLine,
-    BadSource,
-    BlockFailed,
-    CommandFailed,
-    DeviceUnavailable,
-    FetchFailed,
-    ImportRefused,
-    InvalidSetting,
-    KeyRefused,
-    OutputTaken,
-    ParityError,
-    StateError,
-    StateUnavailable,
-    TracingUnavailable,
-    TranslationError,
-    UnknownColumn,
-    UnusableJournal,
-)
+_COMMANDS = {
+    "translate": "translate a phrase, lines or documents",
+    "serve": "answer HTTP requests",
+    "models": "list, find, add, verify and remove models",
+    "keys": "add, list and remove API keys",
+    "bench": "measure how fast bundles are on this machine",
+    "completion": "print what makes a shell complete commands and options",
+}
+"""Subcommands and their help. Each is a module of ``service.commands``."""
+
+_EXAMPLES = """\
+examples:
+  dragoman translate "Guten Tag" --to en
+  dragoman translate angebot.docx -o offer.docx --to en
+  dragoman models add fr-en
+  dragoman serve --port 8001
+
+Everything else is set by DRAGOMAN_* variables; see docs/operations.md.
+"""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    options = _parser().parse_args(arguments)
+    given = sys.argv[1:] if arguments is None else arguments
+    # The modules of some commands take seconds to import.
+    options = parser(given[:1]).parse_args(given)
     run: Callable[[argparse.Namespace], int] = options.run
     try:
         return run(options)
@@ -60,26 +50,35 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # The reader closed the pipe. Without this, Python reports an error when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE
-    except _REPORTED_ERRORS as error:
-        print(f"dragoman: {error}", file=sys.stderr)
+    except (CommandFailed, OSError) as error:
+        say(message_of(error), problem=True)
         return FAILED
-    except OSError as error:
-        where = f"{error.filename}: " if error.filename else ""
-        print(f"dragoman: {where}{error.strerror or error}", file=sys.stderr)
+    except Exception as error:
+        from service.commands.errors import REPORTED
+
+        if not isinstance(error, REPORTED):
+            raise
+        say(str(error), problem=True)
         return FAILED
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def parser(complete: Sequence[str] = tuple(_COMMANDS)) -> argparse.ArgumentParser:
+    """The parser of all commands, with the arguments of those in ``complete``."""
+    root = argparse.ArgumentParser(
         prog="dragoman",
-        description="Serve translation models over HTTP, or translate files in this process.",
-        epilog="Everything else is set by DRAGOMAN_* variables; see docs/operations.md.",
+        description="Serve translation models over HTTP, or translate in this process.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--version", action="version", version=f"dragoman {service.__version__}")
-    commands = parser.add_subparsers(required=True, metavar="command")
-    for command in (serve, translate, bundles, models, keys, bench):
-        command.add_command(commands)
-    return parser
+    root.add_argument("--version", action="version", version=f"dragoman {service.__version__}")
+    commands = root.add_subparsers(required=True, metavar="command")
+    for name, summary in _COMMANDS.items():
+        command = commands.add_parser(
+            name, help=summary, formatter_class=argparse.RawDescriptionHelpFormatter
+        )
+        if name in complete:
+            import_module(f"service.commands.{name}").add_arguments(command)
+    return root
 
 
 if __name__ == "__main__":

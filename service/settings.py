@@ -264,6 +264,11 @@ class Settings(BaseModel):
             ) from error
 
 
+def allows_colours(environment: Mapping[str, str] = os.environ) -> bool:
+    """Whether the user wants colours on a terminal, see no-color.org."""
+    return not environment.get("NO_COLOR") and environment.get("TERM") != "dumb"
+
+
 def _field_of(variable: str) -> str:
     name = variable.removeprefix(PREFIX).lower()
     if name in Settings.model_fields and variable == PREFIX + name.upper():

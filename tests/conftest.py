@@ -61,11 +61,11 @@ def anyio_backend() -> str:
 @pytest.fixture
 def shouting_command(monkeypatch: pytest.MonkeyPatch) -> None:
     """``dragoman translate`` uses the upper-casing model, and logs nothing."""
-    from service.bootstrap import local_translator
-    from service.commands import translate
+    from service.bootstrap import LocalModels, local_translator
+    from service.commands import lines, local
     from tests.support.toy import load_shouting
 
-    monkeypatch.setattr(
-        translate, "local_translator", partial(local_translator, load=load_shouting)
-    )
-    monkeypatch.setattr(translate, "configure_logging", lambda _: None)
+    monkeypatch.setattr(lines, "local_translator", partial(local_translator, load=load_shouting))
+    monkeypatch.setattr(local, "LocalModels", partial(LocalModels, load=load_shouting))
+    for module in (lines, local):
+        monkeypatch.setattr(module, "configure_logging", lambda _: None)

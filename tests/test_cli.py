@@ -182,16 +182,16 @@ def test_bundles_are_listed_and_verified_and_the_version_is_printed(
 ) -> None:
     directory = tmp_path / "bundles"
     Bundle.write(directory / "tiny", MANIFEST, tiny_files(tmp_path / "files"))
-    assert cli.main(["bundles", "--bundles", str(directory)]) == 0
+    assert cli.main(["models", "verify", "--bundles", str(directory)]) == 0
     line = "tiny: digits → reversed (x-digits-x-reversed), version 1, fp32, "
     assert capfd.readouterr().out.startswith(line)
     (directory / "tiny" / "weights.fp32.bin").unlink()
-    assert cli.main(["bundles", "--bundles", str(directory)]) == 2
+    assert cli.main(["models", "verify", "--bundles", str(directory)]) == 2
     out = capfd.readouterr().out
     assert out.startswith("tiny: broken: ")
     assert "lacks weights.fp32.bin" in out
     (tmp_path / "empty").mkdir()
-    assert cli.main(["bundles", "--bundles", str(tmp_path / "empty")]) == 0
+    assert cli.main(["models", "verify", "--bundles", str(tmp_path / "empty")]) == 0
     assert capfd.readouterr().out == f"{tmp_path / 'empty'} holds no bundle\n"
     with pytest.raises(SystemExit) as ended:
         cli.main(["--version"])
@@ -267,9 +267,9 @@ SHOUTING = """
 import sys
 import time
 from service import bootstrap, cli
-from service.commands import translate
+from service.commands import lines
 from tests.support.toy import load_shouting
-translate.local_translator = lambda *given: bootstrap.local_translator(*given, load_shouting)
+lines.local_translator = lambda *given, model: bootstrap.local_translator(*given, load_shouting)
 sys.exit(cli.main())
 """
 
@@ -314,11 +314,12 @@ def test_closed_output_pipe_exits_with_0_and_no_error(tmp_path: Path) -> None:
 def test_client_only_installation_names_the_missing_extra() -> None:
     program = (
         "import sys; sys.modules['pydantic'] = None; from service.__main__ import main; "
-        "sys.exit(main())"
+        "sys.argv = ['dragoman', 'models', 'list']; sys.exit(main())"
     )
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert ran.returncode == 2
     assert ran.stderr == (
         "dragoman: pydantic is not installed; this installation has the client only. "
-        "Serving and translating need the extra cpu or gpu: pip install '.[cpu]'\n"
+        "All commands but `translate --url` need the extra cpu or gpu: "
+        "pip install 'dragoman-translate[cpu]'\n"
     )

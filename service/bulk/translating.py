@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from typing import Protocol
 
 from service.bulk.reading import BadLine, Block
 from service.bulk.rows import Format, Row
@@ -17,8 +19,7 @@ from service.engine.types import Origin
 from service.text.errors import TranslationError
 from service.text.types import LanguagePair
 from service.translation.decoding import DecodingOverrides
-from service.translation.local_translator import LocalTranslator
-from service.translation.types import TranslateRequest
+from service.translation.types import Part, TranslateRequest
 
 
 class BlockFailed(Exception):
@@ -52,6 +53,37 @@ class TranslatedRows:
     sentences: int
 
 
+class TranslatedText(Protocol):
+    @property
+    def text(self) -> str: ...
+    @property
+    def truncated(self) -> bool:
+        """Whether a sentence was cut at its longest length."""
+        ...
+
+    @property
+    def sentence_count(self) -> int: ...
+
+
+class TextTranslator(Protocol):
+    """Translates the texts of a request, such as a ``LocalTranslator``."""
+
+    async def translate(
+        self,
+        request: TranslateRequest,
+        deliver: Callable[[Part], None] | None = None,
+        *,
+        origin: Origin,
+        block_lock: AbstractAsyncContextManager[None] | None = None,
+    ) -> Sequence[TranslatedText]:
+        """See ``LocalTranslator.translate``."""
+        ...
+
+    async def too_long(self, request: TranslateRequest) -> dict[int, SentenceTooLong]:
+        """See ``Translator.too_long``."""
+        ...
+
+
 Report = Callable[[], None]
 """Called about once for each translated sentence of a block."""
 TranslateBlock = Callable[[Block, Report | None], Awaitable[Done]]
@@ -66,11 +98,12 @@ class BlockTranslator:
 
     def __init__(
         self,
-        translator: LocalTranslator,
+        translator: TextTranslator,
         pair: LanguagePair,
         rows: Format,
         decoding: DecodingOverrides,
         *,
+        model: str | None = None,
         skip: bool,
         alone: bool,
     ) -> None:
@@ -78,6 +111,7 @@ class BlockTranslator:
         self._pair = pair
         self._rows = rows
         self._decoding = decoding
+        self._model = model
         self._skip = skip
         self._lock = asyncio.Lock() if alone else None
 
@@ -139,7 +173,7 @@ class BlockTranslator:
             texts,
             problems,
             cut=tuple(sorted(n for n, translation in pairs if translation.truncated)),
-            sentences=sum(len(leg.sentences) for t in translations for leg in t.legs[:1]),
+            sentences=sum(translation.sentence_count for translation in translations),
         )
 
     def _request(self, texts: list[str]) -> TranslateRequest:
@@ -147,7 +181,8 @@ class BlockTranslator:
             tuple(texts),
             self._pair.target,
             self._pair.source,
-            decoding=self._decoding,
+            self._model,
+            self._decoding,
         )
 
 

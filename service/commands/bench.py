@@ -33,11 +33,10 @@ _SECONDS = 1.5
 _SLOTS = 16
 
 
-def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    bench = commands.add_parser("bench", help="measure how fast bundles are on this machine")
-    bench.add_argument("names", nargs="*", metavar="NAME", help="a bundle (default: all)")
-    add_bundles(bench)
-    bench.set_defaults(run=run)
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("names", nargs="*", metavar="NAME", help="a bundle (default: all)")
+    add_bundles(parser)
+    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -1,38 +1,53 @@
-"""Exit codes, errors and settings shared by the ``dragoman`` subcommands."""
+"""Exit codes, errors and settings shared by the ``dragoman`` subcommands.
+
+Imports nothing at the top that takes time: help and completion need none of it.
+"""
 
 from __future__ import annotations
 
 import argparse
 import signal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from models.bundle.languages import canonical
-from service.settings import Settings
+if TYPE_CHECKING:
+    from service.settings import Settings
 
-DONE, FAILED, INTERRUPTED = 0, 2, 128 + signal.SIGINT
+DONE, PARTLY, FAILED, INTERRUPTED = 0, 1, 2, 128 + signal.SIGINT
 
 
 class CommandFailed(Exception):
     """The command cannot be carried out; only the message is printed."""
 
 
-def add_bundles(parser: argparse.ArgumentParser) -> None:
+def message_of(error: Exception) -> str:
+    """The sentence that a command prints for an error."""
+    if not isinstance(error, OSError):
+        return str(error)
+    where = f"{error.filename}: " if error.filename else ""
+    return f"{where}{error.strerror or error}"
+
+
+def add_bundles(parser: argparse._ActionsContainer) -> None:
     parser.add_argument("--bundles", metavar="DIR", help="directory that holds the bundles")
 
 
 def settings_of(options: argparse.Namespace, **overrides: Any) -> Settings:
     """The settings of a command that has ``--bundles``; raises ``CommandFailed``."""
+    from service.settings import Settings
+
     settings = Settings.from_environment(bundles=options.bundles, **overrides)
     if not settings.bundles.is_dir():
         raise CommandFailed(
             f"{settings.bundles} is not a directory; name the one that holds the bundles "
-            "with --bundles"
+            "with --bundles, or get a bundle: dragoman models add de-en"
         )
     return settings
 
 
 def language(code: str) -> str:
     """The canonical form of a language code; raises ``CommandFailed``."""
+    from models.bundle.languages import canonical
+
     try:
         return canonical(code)
     except ValueError as error:

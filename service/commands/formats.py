@@ -7,6 +7,7 @@ from typing import Any
 
 from service.bulk.rows import Columns, Format, FormatName, Lines, Objects, guessed
 from service.commands.command import CommandFailed
+from service.commands.inputs import Item
 
 _INTO = "translation"
 _FIELD = "text"
@@ -14,9 +15,11 @@ _FIELD = "text"
 
 def add_format(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group(
-        "format", "By the suffix .tsv, .jsonl or .ndjson, or by these options; else plain lines."
+        "format",
+        "By the suffix (.tsv, .jsonl, .ndjson, or a document's) or by these options; else plain "
+        "lines.",
     )
-    group.add_argument("--format", choices=("lines", "tsv", "jsonl"))
+    group.add_argument("--format", choices=("lines", "tsv", "jsonl", "document"))
     group.add_argument(
         "--column", metavar="N", help="of TSV, a number from 1, or a name in its header"
     )
@@ -30,15 +33,15 @@ def add_format(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def described(options: argparse.Namespace) -> dict[str, Any]:
+def described(options: argparse.Namespace, item: Item) -> dict[str, Any]:
     """The format and its options by name, as recorded in the journal."""
     names = ("column", "header", "field", "into", "replace")
-    return {"format": _name(options)} | {name: getattr(options, name) for name in names}
+    return {"format": _name(options, item)} | {name: getattr(options, name) for name in names}
 
 
-def format_of(options: argparse.Namespace) -> Format:
-    """The format that the options select; raises ``CommandFailed`` if they conflict."""
-    name = _name(options)
+def format_of(options: argparse.Namespace, item: Item) -> Format:
+    """The format that options and names select; raises ``CommandFailed`` if they conflict."""
+    name = _name(options, item)
     unfit = {
         "lines": ("column", "header", "field", "into", "replace"),
         "tsv": ("field",),
@@ -62,7 +65,7 @@ def format_of(options: argparse.Namespace) -> Format:
     return Lines()
 
 
-def _name(options: argparse.Namespace) -> FormatName:
+def _name(options: argparse.Namespace, item: Item) -> FormatName:
     if options.format is not None:
         named: FormatName = options.format
         return named
@@ -70,7 +73,7 @@ def _name(options: argparse.Namespace) -> FormatName:
         return "tsv"
     if options.field is not None:
         return "jsonl"
-    return guessed(options.file, options.output)
+    return guessed(item.source, item.target)
 
 
 def _column(given: str) -> int | str:

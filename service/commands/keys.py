@@ -18,9 +18,8 @@ _GUESSABLE = 16
 """Characters; a shorter chosen key prints a warning."""
 
 
-def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    keys = commands.add_parser("keys", help="add, list and remove API keys")
-    actions = keys.add_subparsers(required=True, metavar="action")
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(required=True, metavar="action")
 
     add = actions.add_parser("add", help="add a key and print it, this once")
     add.add_argument("name", metavar="NAME", help="who it is for")

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
 
-from models.bundle.manifest import InvalidBundle, Manifest
+from models.bundle.bundle import Bundle
+from models.bundle.languages import display_name
+from models.bundle.manifest import Direction, InvalidBundle, Manifest
 from models.export.errors import ParityError
 from models.fetching import firefox
 from models.fetching.argos_index import fetch_package, find, read_index
@@ -25,8 +27,7 @@ from models.fetching.catalogue import (
 )
 from models.fetching.errors import FetchFailed
 from models.importing.refusals import ImportRefused
-from service.commands import bundles
-from service.commands.command import DONE, CommandFailed, add_bundles, settings_of
+from service.commands.command import DONE, FAILED, CommandFailed, add_bundles, settings_of
 from service.loading.discovery import discover
 from service.settings import Settings
 
@@ -36,6 +37,8 @@ PIVOT = "en"
 DOWNLOADS = ".downloads"
 """Directory beside the bundles of models that are being fetched."""
 _PAIR = re.compile(r"[A-Za-z]{2,3}(_[A-Za-z]+)?-[A-Za-z]{2,3}(_[A-Za-z]+)?")
+_MOST_SHOWN = 6
+"""Most directions listed for one bundle."""
 _OF_LANGUAGE = re.compile(r"([A-Za-z]{2,3}(?:[-_][A-Za-z0-9]+)*)=(.+)")
 
 
@@ -51,15 +54,14 @@ class Origin:
     """Its pair, if its origin says so."""
 
 
-def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    models = commands.add_parser("models", help="list, find, add, verify and remove models")
-    actions = models.add_subparsers(required=True, metavar="action")
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(required=True, metavar="action")
     listing = actions.add_parser("list", help="list the bundles and what they translate")
     add_bundles(listing)
     listing.set_defaults(run=_list)
     verify = actions.add_parser("verify", help="compare every file of the bundles with its hash")
     add_bundles(verify)
-    verify.set_defaults(run=bundles.run)
+    verify.set_defaults(run=_verify)
     search = actions.add_parser("search", help="find models that can be added")
     search.add_argument("codes", metavar="CODE", nargs="*", help="languages, such as: de en")
     search.set_defaults(run=_search)
@@ -260,10 +262,43 @@ def _list(options: argparse.Namespace) -> int:
     directory = settings_of(options).bundles
     found = _manifests(directory)
     for name, manifest in found:
-        print(f"{name}: {bundles.described(manifest)}")
+        print(f"{name}: {_described(manifest)}")
     if not found:
         print(f"{directory} holds no bundle")
     return DONE
+
+
+def _verify(options: argparse.Namespace) -> int:
+    directory = settings_of(options).bundles
+    found = discover(directory)
+    if not found:
+        print(f"{directory} holds no bundle")
+    broken = 0
+    for bundle in found:
+        try:
+            manifest = Bundle.open(bundle.path).manifest
+            print(f"{manifest.name}: {_described(manifest)}")
+        except InvalidBundle as error:
+            broken += 1
+            print(f"{bundle.name}: broken: {error}")
+    return FAILED if broken else DONE
+
+
+def _named(direction: Direction) -> str:
+    names = f"{display_name(direction.source)} → {display_name(direction.target)}"
+    return f"{names} ({direction.source}-{direction.target})"
+
+
+def _described(manifest: Manifest) -> str:
+    """Languages, version, precisions and size of a bundle."""
+    directions = ", ".join(map(_named, manifest.directions[:_MOST_SHOWN]))
+    if (others := len(manifest.directions) - _MOST_SHOWN) > 0:
+        directions += f" and {others} more"
+    megabytes = sum(file.size for file in manifest.files.values()) / 1e6
+    return (
+        f"{directions}, version {manifest.version}, "
+        f"{', '.join(manifest.precisions)}, {megabytes:.1f} MB"
+    )
 
 
 def _search(options: argparse.Namespace) -> int:

@@ -28,8 +28,7 @@ from service.settings import Settings
 from service.workers.owner_link import socket_beside
 
 
-def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser("serve", help="answer HTTP requests")
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--host", help="address to listen on")
     parser.add_argument("--port", help="port to listen on")
     add_bundles(parser)

@@ -114,6 +114,7 @@ class _Helper:
         self._answer_bytes = answer_bytes
         self._memory_bytes = memory_bytes
         self._process: Process | None = None
+        self._killed = False
 
     @property
     def pid(self) -> int | None:
@@ -144,18 +145,22 @@ class _Helper:
         return answer
 
     def kill(self) -> None:
-        if self._process is not None:
+        if self._process is not None and not self._killed:
+            self._killed = True
             _kill(self._process)
 
     async def end(self, *, going: bool = False) -> int | None:
         """End the process, if any, and return its exit code. ``going``: it exits by itself."""
         process, self._process = self._process, None
+        killed, self._killed = self._killed, False
         if process is None:
             return None
         if going:
             with suppress(TimeoutError):
                 await asyncio.wait_for(process.wait(), _GOING_SECONDS)
-        _kill(process)
+        if not killed:
+            # Killing a dead child reaps it, and asyncio would report an unknown process.
+            _kill(process)
         # Also drains the pipes, so that none stays open.
         await process.communicate()
         return process.returncode

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from errno import EINVAL
 from pathlib import Path
 
@@ -63,6 +63,36 @@ def only(bundles: Iterable[FoundBundle], pair: LanguagePair) -> list[FoundBundle
     """The bundles for one pair. Keeps unreadable ones, so that loading reports the error."""
     found = ((bundle, pairs_of(bundle)) for bundle in bundles)
     return [bundle for bundle, pairs in found if pairs is None or pair in pairs]
+
+
+def for_pair(
+    bundles: Sequence[FoundBundle], pair: LanguagePair, model: str | None = None
+) -> list[FoundBundle]:
+    """The bundles for one pair, directly or else through a pivot; see ``only``.
+
+    Only those of the given name, if there is one.
+    """
+    if model is not None:
+        bundles = [bundle for bundle in bundles if bundle.model == model]
+    if direct := only(bundles, pair):
+        return direct
+    pairs = {bundle.name: pairs_of(bundle) or frozenset() for bundle in bundles}
+    known = frozenset[LanguagePair]().union(*pairs.values())
+    legs = {
+        leg
+        for first in known
+        if first.source == pair.source and LanguagePair(first.target, pair.target) in known
+        for leg in (first, LanguagePair(first.target, pair.target))
+    }
+    return [bundle for bundle in bundles if pairs[bundle.name] & legs]
+
+
+def sources_of(bundles: Iterable[FoundBundle], target: str) -> tuple[str, ...]:
+    """The languages that the bundles translate to ``target``, directly or through a pivot."""
+    known = frozenset[LanguagePair]().union(*(pairs_of(bundle) or () for bundle in bundles))
+    direct = {pair.source for pair in known if pair.target == target}
+    indirect = {pair.source for pair in known if pair.target in direct}
+    return tuple(sorted((direct | indirect) - {target}))
 
 
 def pairs_of(bundle: FoundBundle) -> frozenset[LanguagePair] | None:

@@ -187,6 +187,11 @@ class Translation:
         return "+".join(leg.model for leg in self.legs) or None
 
     @property
+    def sentence_count(self) -> int:
+        """Sentences of the text that a model has translated."""
+        return sum(len(leg.sentences) for leg in self.legs[:1])
+
+    @property
     def source_tokens(self) -> int:
         """Tokens of the text, without prefixes and ``eos``."""
         return self.legs[0].source_tokens if self.legs else 0

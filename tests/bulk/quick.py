@@ -18,7 +18,7 @@ from models.bundle.manifest import Manifest
 from models.bundle.tokenizer import Span
 from service import bootstrap, cli
 from service.catalogue.loaded_model import LoadedModel
-from service.commands import translate
+from service.commands import lines
 from service.loading.loader import ModelObserver
 from service.runtime.backend import Candidates, EncodeBatch, Limits, StepBatch
 from service.settings import Settings
@@ -94,7 +94,7 @@ async def load_quick(
 
 
 def main() -> int:
-    translate.local_translator = lambda settings, pair: bootstrap.local_translator(
+    lines.local_translator = lambda settings, pair, model: bootstrap.local_translator(
         settings, pair, load_quick
     )
     return cli.main()

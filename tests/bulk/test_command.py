@@ -10,7 +10,7 @@ import pytest
 from service import cli
 from service.bulk.output import ResumableFile
 from service.bulk.reading import BlockSize
-from service.commands import translate as command
+from service.commands import lines as command
 from tests.support.toy import put_bundle
 
 
@@ -81,7 +81,6 @@ def test_a_job_with_other_options_or_bundles_is_not_resumed(
         ["in.tsv", "--replace", "--into", "b"],
         ["in.tsv", "--column", "0"],
         ["in.txt", "--precision", "int4"],
-        ["in.txt", "-o", "bundles"],
         ["in.txt", "-o", "./in.txt"],
         ["in.txt", "--gzip", "in"],
         ["in.txt", "--column", "name"],

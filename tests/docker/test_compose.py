@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import configparser
 import json
 import re
@@ -15,7 +14,7 @@ import jsonschema
 import pytest
 import yaml
 
-from service.commands.models import add_command
+from service.cli import parser
 from service.settings import PREFIX, Settings
 from tests.docker.support import COMPOSE, COMPOSE_CPU, Dockerfile, compose, filled_in, variables
 from tests.support.programs import ROOT
@@ -129,9 +128,7 @@ def test_models_are_fetched_into_the_bundles_of_the_service() -> None:
         found = each["services"]
         assert found["models"]["image"] == found["service"]["image"]
         assert found["models"]["build"]["args"] == found["service"]["build"]["args"]
-    parse = argparse.ArgumentParser()
-    add_command(parse.add_subparsers())
-    assert parse.parse_args(models["command"]).missing
+    assert parser().parse_args(models["command"]).missing
     where = models["environment"][f"{PREFIX}BUNDLES"]
     assert mounts("models")[where]["source"] == mounts("service")["/bundles"]["source"]
     assert models["environment"][f"{PREFIX}MODELS"] is None

@@ -1,0 +1,131 @@
+"""Tests of the arguments of ``dragoman translate``, of documents, and of ``--url``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from service import cli
+from tests.support.server import running
+from tests.support.toy import put_bundle
+
+PAGE = "<p>Der <b>Hund</b> bellt.</p>"
+LOUD = "<p>DER <b>HUND</b> BELLT.</p>"
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shouting_command: None) -> Path:
+    """A working directory with documents, and a model in ``bundles`` that upper-cases."""
+    put_bundle(tmp_path / "bundles", "shout", "de", "en")
+    (tmp_path / "folder" / "deep").mkdir(parents=True)
+    for name in ("a.html", "folder/b.html", "folder/.hidden.html", "folder/deep/c.html"):
+        (tmp_path / name).write_text(PAGE, "utf-8")
+    (tmp_path / "folder" / "d.txt").write_text("Das Haus\nDer Hund\n", "utf-8")
+    (tmp_path / "folder" / "picture.png").write_bytes(b"")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def translate(*arguments: str) -> int:
+    return cli.main(["translate", *arguments, "--to", "en"])
+
+
+def test_words_that_are_no_files_are_a_phrase(
+    here: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for arguments in (["Guten Tag"], ["Guten", "Tag"], ["--text", "Guten Tag"]):
+        assert translate(*arguments) == 0
+        assert capfd.readouterr() == ("GUTEN TAG\n", "")
+    assert translate("folder", "--text", "--from", "de") == 0
+    assert capfd.readouterr().out == "FOLDER\n"
+
+
+def test_documents_a_pattern_and_a_folder_are_translated_beside_or_into_a_folder(
+    here: Path,
+) -> None:
+    assert translate("a.html") == translate("folder", "-o", "out") == 0
+    assert (here / "a.en.html").read_text("utf-8") == LOUD
+    made = {str(path.relative_to(here / "out")) for path in (here / "out").rglob("*.*")}
+    assert made == {"b.html", "d.txt", "deep/c.html"}
+    assert (here / "out" / "d.txt").read_text() == "DAS HAUS\nDER HUND\n"
+    assert translate("folder/*.html", "--from", "de") == 0
+    assert (here / "folder" / "b.en.html").read_text("utf-8") == LOUD
+
+
+def test_files_are_replaced_only_with_force_and_left_out_with_skip_existing(
+    here: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (here / "out.html").write_text("mine")
+    assert translate("a.html", "-o", "out.html") == 2
+    assert translate("a.html", "-o", "out.html", "--skip-existing") == 0
+    assert (here / "out.html").read_text() == "mine"
+    assert translate("a.html", "-o", "out.html", "--force") == 0
+    assert (here / "out.html").read_text("utf-8") == LOUD
+
+
+def test_of_several_files_the_broken_ones_are_named_and_the_code_is_1(
+    here: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (here / "broken.docx").write_bytes(b"no archive")
+    (here / "odd.txt").write_bytes(b"gut\n\xff\n")
+    assert translate("a.html", "broken.docx", "odd.txt", "-o", "out", "--from", "de") == 1
+    assert [path.name for path in (here / "out").glob("*.html")] == ["a.html"]
+    errors = capfd.readouterr().err
+    assert "broken.docx: " in errors and "odd.txt: line 2: " in errors
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["absent.docx"],
+        ["a.html", "absent"],
+        ["folder"],
+        ["Hallo", "-o", "out"],
+        ["a.html", "a.en.html", "-o", "a.html"],
+        ["a.html", "-o", "a.html", "--force"],
+        ["-", "a.html"],
+        ["-", "-o", "out.txt"],
+        ["--text", "Hallo", "-o", "out.txt"],
+        ["Hallo", "--url", "nowhere"],
+        ["Hallo", "--url", "http://127.0.0.1:1", "--threads", "1"],
+        ["Hallo", "--api-key", "k"],
+        ["Guten Tag", "--model", "other"],
+        ["12 34"],
+    ],
+)
+def test_invalid_arguments_exit_2_with_one_line(
+    here: Path, capfd: pytest.CaptureFixture[str], arguments: list[str]
+) -> None:
+    (here / "a.en.html").write_text(PAGE, "utf-8")
+    assert translate(*arguments, "--force") == 2
+    out, err = capfd.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+
+
+@pytest.mark.slow
+def test_a_running_service_translates_phrases_lines_and_documents(
+    here: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (here / "lines.txt").write_text("eins\nzwei\n")
+    with running(here / "bundles") as server:
+        ask: Callable[..., int] = lambda *given: translate(*given, "--url", server.address)  # noqa: E731
+        assert ask("Guten Tag", "--from", "de") == ask("lines.txt", "--from", "de") == 0
+        assert capfd.readouterr() == ("GUTEN TAG\nEINS\nZWEI\n", "")
+        assert ask("a.html") == ask("lines.txt", "-o", "out.txt", "--from", "de") == 0
+        assert (here / "a.en.html").read_text("utf-8") == LOUD
+        assert (here / "out.txt").read_text() == "EINS\nZWEI\n"
+        assert ask("Guten Tag", "--model", "other") == 2
+        assert "there is no model other" in capfd.readouterr().err
+
+
+def test_completion_has_every_command_and_help_ends_with_examples(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    for shell in ("bash", "zsh"):
+        assert cli.main(["completion", shell]) == 0
+        assert "--skip-existing" in capfd.readouterr().out
+    with pytest.raises(SystemExit):
+        cli.main(["translate", "--help"])
+    assert "dragoman translate angebot.docx -o offer.docx" in capfd.readouterr().out
