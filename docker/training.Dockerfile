@@ -30,6 +30,7 @@ COPY training training
 RUN --mount=type=cache,target=/var/cache/pip \
     /opt/pip/bin/pip --python /opt/dragoman/bin/python install --no-compile --no-deps \
         --prefix /installed . \
+    && find /installed -type d -name site-packages -exec cp -r training {} ';' \
     && /opt/dragoman/bin/python -m compileall -q --invalidation-mode unchecked-hash /installed
 
 FROM ${PYTHON_IMAGE}

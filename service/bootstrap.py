@@ -344,7 +344,8 @@ class LocalModels:
         pairs = sorted({pair for bundle in self._found() for pair in pairs_of(bundle) or ()})
         offered = ", ".join(map(str, pairs)) or "nothing"
         return NotReady(
-            f"no bundle in {self._settings.bundles} translates {wanted}; on offer: {offered}"
+            f"no bundle in {self._settings.bundles} translates {wanted}; on offer: {offered}; "
+            "more: dragoman models search"
         )
 
     def _found(self) -> list[FoundBundle]:

@@ -14,6 +14,7 @@ from ipaddress import ip_network
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from platformdirs import user_data_path
 from pydantic import (
     BaseModel,
     ConfigDict,
@@ -35,7 +36,10 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    bundles: Path = Field(default=Path("bundles"), description="directory that holds the bundles")
+    bundles: Path = Field(
+        default=Path("bundles"),
+        description="directory that holds the bundles; unless set or there, one of the user",
+    )
     host: str = Field(
         default="127.0.0.1",
         min_length=1,
@@ -180,7 +184,8 @@ class Settings(BaseModel):
     )
     state: Path = Field(
         default=Path("state"),
-        description="directory for keys, usage, glossaries and documents; made if it is missing",
+        description="directory for keys, usage, glossaries and documents, made if it is missing; "
+        "unless set or beside the bundles, one of the user",
     )
     api_keys: Literal["off", "optional", "required"] = Field(
         default="off",
@@ -254,6 +259,10 @@ class Settings(BaseModel):
             if variable.startswith(PREFIX):
                 values[_field_of(variable)] = environment[variable]
         values |= {name: value for name, value in overrides.items() if value is not None}
+        if not _here("bundles"):
+            values.setdefault("bundles", users_directory("bundles"))
+            if not _here("state"):
+                values.setdefault("state", users_directory("state"))
         try:
             return cls.model_validate(values)
         except ValidationError as error:
@@ -262,6 +271,16 @@ class Settings(BaseModel):
             raise InvalidSetting(
                 f"{PREFIX}{name.upper()} is {str(values[name])!r}; it must be {_allowed(name)}"
             ) from error
+
+
+def _here(name: str) -> bool:
+    """Whether the working directory has the default directory of a setting, as a clone has."""
+    return Path(str(Settings.model_fields[name].default)).is_dir()
+
+
+def users_directory(name: str) -> Path:
+    """The directory of the user for bundles or state: of an installation that is no clone."""
+    return user_data_path("dragoman", appauthor=False) / name
 
 
 def allows_colours(environment: Mapping[str, str] = os.environ) -> bool:

@@ -23,6 +23,20 @@ def test_variables_set_fields_unless_they_are_overridden() -> None:
         assert trusted.trusted_proxies == proxies
 
 
+def test_outside_of_a_clone_bundles_and_state_are_those_of_the_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    settings = Settings.from_environment({})
+    assert (settings.bundles.name, settings.state.name) == ("bundles", "state")
+    assert {settings.bundles.parent, settings.state.parent} == {tmp_path / "data" / "dragoman"}
+    (tmp_path / "state").mkdir()
+    assert Settings.from_environment({}).state == Path("state")
+    (tmp_path / "bundles").mkdir()
+    assert Settings.from_environment({}) == Settings()
+
+
 @pytest.mark.parametrize(
     ("variable", "value", "sentence"),
     [

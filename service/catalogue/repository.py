@@ -80,7 +80,8 @@ class ModelRepository:
             raise NotReady("the models are being loaded")
         if not self._catalogue.models:
             broken = "; ".join(f"{name}: {why}" for name, why in self._catalogue.failed.items())
-            raise NotReady(f"no model is on offer: {broken or 'there is no bundle'}")
+            none = "there is no bundle; its operator adds one with `dragoman models add de-en`"
+            raise NotReady(f"no model is on offer: {broken or none}")
         return self._catalogue
 
     @property

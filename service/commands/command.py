@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 DONE, PARTLY, FAILED, INTERRUPTED = 0, 1, 2, 128 + signal.SIGINT
 
 
+GET_ONE = "get a model: dragoman models add de-en"
+"""Advice where there is no bundle."""
+
+
 class CommandFailed(Exception):
     """The command cannot be carried out; only the message is printed."""
 
@@ -33,13 +37,15 @@ def add_bundles(parser: argparse._ActionsContainer) -> None:
 
 def settings_of(options: argparse.Namespace, **overrides: Any) -> Settings:
     """The settings of a command that has ``--bundles``; raises ``CommandFailed``."""
-    from service.settings import Settings
+    from service.settings import Settings, users_directory
 
     settings = Settings.from_environment(bundles=options.bundles, **overrides)
+    if settings.bundles == users_directory("bundles"):
+        settings.bundles.mkdir(parents=True, exist_ok=True)
     if not settings.bundles.is_dir():
         raise CommandFailed(
             f"{settings.bundles} is not a directory; name the one that holds the bundles "
-            "with --bundles, or get a bundle: dragoman models add de-en"
+            "with --bundles"
         )
     return settings
 

@@ -27,7 +27,7 @@ from models.fetching.catalogue import (
 )
 from models.fetching.errors import FetchFailed
 from models.importing.refusals import ImportRefused
-from service.commands.command import DONE, FAILED, CommandFailed, add_bundles, settings_of
+from service.commands.command import DONE, FAILED, GET_ONE, CommandFailed, add_bundles, settings_of
 from service.loading.discovery import discover
 from service.settings import Settings
 
@@ -126,6 +126,7 @@ def _add(options: argparse.Namespace) -> int:
     if options.languages and (options.sources or options.targets):
         raise CommandFailed("--languages says both sides; --from and --to cannot, besides")
     settings = Settings.from_environment(bundles=options.bundles)
+    settings.bundles.mkdir(parents=True, exist_ok=True)
     wanted = options.models
     if options.missing:
         names = ",".join(wanted or [settings.models]).replace(",", " ").split()
@@ -175,7 +176,8 @@ def _add_one(model: str, settings: Settings, options: argparse.Namespace) -> Non
     if origin.path.parent == settings.bundles / DOWNLOADS:
         shutil.rmtree(origin.path) if origin.path.is_dir() else origin.path.unlink()
     print(proof)
-    print(described(bundle))
+    print(described(bundle).splitlines()[0])
+    print("a running service loads it within seconds; otherwise: dragoman serve")
 
 
 def _origin(model: str, settings: Settings) -> Origin:
@@ -264,7 +266,7 @@ def _list(options: argparse.Namespace) -> int:
     for name, manifest in found:
         print(f"{name}: {_described(manifest)}")
     if not found:
-        print(f"{directory} holds no bundle")
+        print(f"{directory} holds no bundle; {GET_ONE}")
     return DONE
 
 
@@ -272,7 +274,7 @@ def _verify(options: argparse.Namespace) -> int:
     directory = settings_of(options).bundles
     found = discover(directory)
     if not found:
-        print(f"{directory} holds no bundle")
+        print(f"{directory} holds no bundle; {GET_ONE}")
     broken = 0
     for bundle in found:
         try:

@@ -15,9 +15,11 @@ from pathlib import Path
 
 from service.bootstrap import Service, build, configure_logging
 from service.catalogue.errors import NotReady
-from service.commands.command import CommandFailed, add_bundles, settings_of
+from service.commands.command import GET_ONE, CommandFailed, add_bundles, settings_of
+from service.commands.terminal import say
 from service.engine.engine import device_was_lost
 from service.helpers.program import die_with
+from service.loading.discovery import discover
 from service.runtime.sessions import DeviceNotReady, DeviceUnavailable, available_device
 from service.server.http_protocol import accept_backlog
 from service.server.preflight import check_state
@@ -44,6 +46,8 @@ def _run(options: argparse.Namespace) -> int:
         return _own(settings, options.owner_socket, options.parent)
     if settings.models:
         add_missing(settings)
+    if not discover(settings.bundles):
+        say(f"there is no bundle in {settings.bundles}; {GET_ONE}")
     configure_logging(settings)
     with _listener(settings.host, settings.port) as listener:
         asyncio.run(check_state(settings))

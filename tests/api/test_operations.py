@@ -107,7 +107,10 @@ async def test_a_service_may_stop_while_it_loads_and_names_missing_bundles(
     (tmp_path / "empty").mkdir()
     empty = Settings(bundles=tmp_path / "empty")
     async with running(empty, load_shouting) as service, client_of(service.app) as client:
-        reasons = ["no model is on offer: there is no bundle"]
+        reasons = [
+            "no model is on offer: there is no bundle; its operator adds one with "
+            "`dragoman models add de-en`"
+        ]
         assert (await refused_readiness(client))["reasons"] == reasons
         assert (await client.get("/languages")).status_code == 503
 
