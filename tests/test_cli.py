@@ -192,7 +192,7 @@ def test_bundles_are_listed_and_verified_and_the_version_is_printed(
     assert "lacks weights.fp32.bin" in out
     (tmp_path / "empty").mkdir()
     assert cli.main(["models", "verify", "--bundles", str(tmp_path / "empty")]) == 0
-    assert capfd.readouterr().out .startswith(f"{tmp_path / 'empty'} holds no bundle; get")
+    assert capfd.readouterr().out.startswith(f"{tmp_path / 'empty'} holds no bundle; get")
     with pytest.raises(SystemExit) as ended:
         cli.main(["--version"])
     assert ended.value.code == 0
