@@ -16,8 +16,8 @@ INSTALL := $(RUN) -m pip install --quiet --disable-pip-version-check -c requirem
 help: ## say what can be made
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' $(MAKEFILE_LIST) | expand -t 20
 
-serve: $(VENV)/.serving ## serve the bundles; HOST, PORT, and MODELS="de-en en-de" to fetch first
-	@exec $(RUN) -m service serve
+serve: $(VENV)/.serving ## serve the bundles; HOST, PORT, and MODELS="fr-en en-fr" to fetch first, UPGRADE=1 for better ones
+	@exec $(RUN) -m service serve $(if $(UPGRADE),--upgrade)
 
 ifdef HOST
 serve: export DRAGOMAN_HOST := $(HOST)

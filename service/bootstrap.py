@@ -110,7 +110,9 @@ def build(
     detector = LinguaDetector()
     load_path = partial(_load, load, settings, metrics, prepare=detector.prepare)
     repository = ModelRepository(
-        partial(discover, settings.bundles), announcing(load_path, metrics.model_loaded)
+        partial(discover, settings.bundles),
+        announcing(load_path, metrics.model_loaded),
+        settings.preferred,
     )
     reloader = Reloader(repository, metrics, settings.reload_seconds)
     translator = LocalTranslator(repository, Admission(settings.max_queue_tokens), detector)
@@ -237,7 +239,7 @@ def build_front(
 ) -> Front:
     """The translation routes with the decoder of the owner, whose HTTP socket is ``owner``."""
     detector = LinguaDetector()
-    link = OwnerLink(socket_beside(owner), detector.prepare, open_model)
+    link = OwnerLink(socket_beside(owner), detector.prepare, open_model, settings.preferred)
     state = _State(settings)
     callers = Callers(policy_of(settings), state.keys)
 
@@ -306,12 +308,14 @@ class LocalModels:
         self._repository = ModelRepository(
             lambda: [bundle for bundle in self._found() if bundle.name in self._names],
             lambda bundle: _load(load, settings, self._metrics, bundle.path),
+            settings.preferred,
         )
         self.translator = LocalTranslator(self._repository, Admission(sys.maxsize), self._detector)
 
     async def need(self, pair: LanguagePair, model: str | None = None) -> None:
         """Load the models of a pair, or the one of that name; raises ``NotReady``."""
-        names = {bundle.name for bundle in for_pair(self._found(), pair, model)}
+        found = for_pair(self._found(), pair, self._settings.preferred, model)
+        names = {bundle.name for bundle in found}
         if not names:
             raise self._missing(f"{pair}{f' and is called {model}' if model else ''}")
         if not names <= self._names:

@@ -53,6 +53,11 @@ class Settings(BaseModel):
         description="models that are fetched before serving unless bundles translate them already, "
         "separated by commas: pairs such as de-en, firefox:PAIR, hf:REPOSITORY, argos:PAIR",
     )
+    prefer: str = Field(
+        default="",
+        description="names of models, separated by commas, that requests without a model get "
+        "before others of the pair; then the best by the FLORES score of its card",
+    )
     argos_index: str = Field(
         default="https://raw.githubusercontent.com/argosopentech/argospm-index/main/index.json",
         pattern=r"^https?://\S+$",
@@ -248,6 +253,11 @@ class Settings(BaseModel):
             for proxy in filter(None, map(str.strip, proxies.split(","))):
                 ip_network(proxy)
         return proxies
+
+    @property
+    def preferred(self) -> tuple[str, ...]:
+        """The names in ``prefer``."""
+        return tuple(self.prefer.replace(",", " ").split())
 
     @classmethod
     def from_environment(

@@ -9,11 +9,15 @@ from pathlib import Path
 import pytest
 
 from models.bundle.bundle import Bundle
-from models.fetching.catalogue import read_catalogue
+from models.bundle.manifest import Manifest, Score
+from models.fetching.catalogue import best_of, read_catalogue
 from service.cli import main
 from service.commands import models
 from service.commands.serve import add_missing
+from service.loading.discovery import discover, for_pair
 from service.settings import Settings
+from service.text.types import LanguagePair
+from tests.models.tiny import MANIFEST, tiny_files
 from tests.support.ctranslate2_models import package
 from tests.support.firefox import SIZES, write_firefox
 from tests.support.firefox_index import publish, records_of
@@ -152,8 +156,40 @@ def test_missing_pairs_are_added_and_failures_do_not_stop_the_service(
     assert "xx-yy is not added: Argos has no package xx-yy" in capsys.readouterr().err
     assert names(tmp_path / "bundles") == ["firefox-de-en"]
     hub.requests.clear()
-    assert main(["models", "add", "--missing", "de-en"]) == 0
+    for upgrade in ([], ["--upgrade"]):
+        assert main(["models", "add", "--missing", "de-en", *upgrade]) == 0
     assert hub.requests == []
+
+
+def test_pair_with_a_worse_bundle_is_named_and_fetched_with_upgrade(
+    hub: Hub, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bundles = tmp_path / "bundles"
+    Bundle.write(bundles / "own", own_manifest(20.5), tiny_files(tmp_path / "files"))
+    assert main(["models", "add", "--missing", "de-en"]) == 0
+    said = capsys.readouterr().err
+    assert "de-en is translated by own, FLORES 20.5; not fetched" in said
+    assert "firefox:de-en" in said
+    assert names(bundles) == ["own"]
+    assert main(["models", "add", "de-en", "--upgrade"]) == 0
+    added = Bundle.open(bundles / "firefox-de-en").manifest
+    published = best_of("de-en")
+    assert published is not None and added.score("de", "en") == published.flores
+    assert "not known" in (bundles / "firefox-de-en" / "README.md").read_text("utf-8")
+    pair = LanguagePair("de", "en")
+    for preferred, first in (((), "firefox-de-en"), (("own",), "own")):
+        found = for_pair(discover(bundles), pair, preferred)
+        assert [bundle.name for bundle in found] == [first]
+
+
+def own_manifest(flores: float) -> Manifest:
+    """The manifest of a model from German to English with a score."""
+    fields = {"metric": "BLEU", "test_set": "flores/devtest", "precision": "fp32", "beam_size": 4}
+    score = Score.model_validate({**fields, "value": flores, "signature": "test"})
+    provenance = MANIFEST.provenance.model_copy(update={"scores": (score,)})
+    direction = MANIFEST.directions[0].model_copy(update={"source": "de", "target": "en"})
+    given = {"name": "own", "provenance": provenance, "directions": (direction,)}
+    return MANIFEST.model_copy(update=given)
 
 
 def test_serve_fetches_in_a_process_of_its_own_and_reports_no_network_in_one_line(

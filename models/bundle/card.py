@@ -53,7 +53,8 @@ def render_card(manifest: Manifest) -> str:
             "| test set | metric | score | precision | beam | signature |",
             "|---|---|---|---|---|---|",
             *(
-                f"| {s.test_set} | {s.metric} | {s.value:.2f} | {s.precision} | {s.beam_size} | "
+                f"| {s.test_set} | {s.metric} | {s.value:.2f} | {s.precision} | "
+                f"{s.beam_size or 'not known'} | "
                 f"`{_cell(s.signature)}` |"
                 for s in provenance.scores
             ),

@@ -180,13 +180,17 @@ class Example(_Part):
 
 
 class Score(_Part):
-    """A measured quality score; ``signature`` is the metric's own description of its settings."""
+    """A measured quality score; ``signature`` is the metric's own description of its settings.
+
+    For a score that others have published, it names the publication.
+    """
 
     metric: str
     value: float
     test_set: str
     precision: Precision
     beam_size: int
+    """0 if it is not known, as that of a published score."""
     signature: str
 
 
@@ -234,6 +238,16 @@ class Manifest(_Part):
     files: dict[Annotated[str, AfterValidator(_plain_name)], File] = {}
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+    def score(self, source: str, target: str) -> float | None:
+        """BLEU on FLORES devtest of a direction, as recorded last; ``None`` if it has none."""
+        names = ("flores/devtest", f"flores/devtest, {source}-{target}")
+        found = [
+            score.value
+            for score in self.provenance.scores
+            if score.metric == "BLEU" and score.test_set in names
+        ]
+        return found[-1] if found else None
 
     @model_validator(mode="after")
     def _directions_differ(self) -> Self:

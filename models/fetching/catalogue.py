@@ -78,6 +78,31 @@ def prefers_firefox(pair: str) -> bool:
     return bool(own) and float(own[0].flores or 0) >= max(others, default=0.0)
 
 
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """The best model of a pair in the tables."""
+
+    name: str
+    """The model as ``dragoman models add`` takes it: ``firefox:PAIR`` or ``hf:REPOSITORY``."""
+    flores: float | None
+    """Published BLEU on FLORES devtest; ``None`` if it is not known."""
+    publication: str
+
+
+def best_of(pair: str) -> Offer | None:
+    """The best model of a pair in the tables; ``None`` if they have none."""
+    if prefers_firefox(pair):
+        flores = firefox_of(pair)[0].flores
+        publication = "published by Mozilla, FLORES-200, December 2025"
+        return Offer(f"firefox:{pair}", float(flores) if flores else None, publication)
+    for entry in read_catalogue():
+        if entry.pair == pair:
+            publication = "published by the OPUS-MT leaderboard, FLORES-101"
+            flores = entry.flores
+            return Offer(f"hf:{entry.repository}", float(flores) if flores else None, publication)
+    return None
+
+
 def pairs() -> set[str]:
     """The pairs of both tables."""
     return {entry.pair for entry in read_catalogue()} | {entry.pair for entry in read_firefox()}

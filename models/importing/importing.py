@@ -16,7 +16,7 @@ from models.bundle.bundle import (
     TOKENIZER,
     Bundle,
 )
-from models.bundle.manifest import InvalidBundle, Precision, Provenance, SentenceLimits
+from models.bundle.manifest import InvalidBundle, Precision, Provenance, Score, SentenceLimits
 from models.bundle.tokenizer import Tokenizer, Tokenizers
 from models.export.calibration import Pair
 from models.export.errors import NotFinite, ParityError
@@ -102,12 +102,14 @@ def import_model(
     targets: Sequence[str] = (),
     precisions: Sequence[Precision] = ("int8",),
     texts: Texts = (),
+    scores: Sequence[Score] = (),
 ) -> tuple[Bundle, Proof]:
     """Publish ``bundles/<name>``; ``name`` defaults to that of the directory.
 
     ``origin`` says where the model was fetched, if it was. The bundle has every pair of ``sources``
     and ``targets``, or all pairs that the model names. ``texts`` calibrate int8, prove the bundle
-    and become its examples; without any, generated sentences calibrate and prove it. Raises
+    and become its examples; without any, generated sentences calibrate and prove it. ``scores`` are
+    published ones, for its card. Raises
     ``NotACheckpoint``, ``UnsupportedCheckpoint``, ``UnknownLanguages``, ``NeedsTexts`` and, if
     graphs and network disagree, ``ParityError``.
     """
@@ -145,6 +147,7 @@ def import_model(
                 created=today(),
                 description=_description(imported, directory, origin),
                 origin=origin or "",
+                scores=tuple(scores),
             ),
         )
         tokenizer = publication.tokenizers.source

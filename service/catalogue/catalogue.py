@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
 from models.bundle.languages import canonical, display_name, without_region
+from models.bundle.manifest import Manifest
 from service.catalogue.errors import UnknownLanguage, UnknownModel, UnsupportedPair
 from service.catalogue.loaded_model import DirectedModel, LoadedModel
 from service.text.types import Language, LanguagePair
@@ -26,6 +27,8 @@ class Catalogue:
     models: tuple[LoadedModel, ...] = ()
     failed: Mapping[str, str] = field(default_factory=dict)
     """Maps the bundle directory to the reason."""
+    preferred: tuple[str, ...] = ()
+    """Names of models that are taken before others of a pair."""
 
     @cached_property
     def sources(self) -> tuple[str, ...]:
@@ -55,8 +58,9 @@ class Catalogue:
     def route(self, pair: LanguagePair, name: str | None = None) -> Route:
         """The models from source to target: one, or two through a pivot.
 
-        Of several models for a pair, the one called ``name`` is taken, else the first by name whose
-        engine is alive. English is the preferred pivot. Raises ``UnknownModel`` or
+        Of several models for a pair, the one called ``name`` is taken, else the best whose engine
+        is alive: the first of ``preferred``, then by the FLORES score of its card, then by name.
+        English is the preferred pivot. Raises ``UnknownModel`` or
         ``UnsupportedPair``.
         """
         if name is not None:
@@ -104,11 +108,14 @@ class Catalogue:
 
     @cached_property
     def _by_pair(self) -> Mapping[LanguagePair, tuple[DirectedModel, ...]]:
-        """The directed models of each pair, in the order of the models."""
+        """The directed models of each pair, the best first."""
         by_pair: dict[LanguagePair, tuple[DirectedModel, ...]] = {}
         for directed in (each for model in self.models for each in model.directed):
             by_pair[directed.pair] = (*by_pair.get(directed.pair, ()), directed)
-        return by_pair
+        return {pair: tuple(sorted(own, key=self._rank)) for pair, own in by_pair.items()}
+
+    def _rank(self, directed: DirectedModel) -> tuple[int, float, str]:
+        return rank(directed.model.manifest, directed.pair, self.preferred)
 
     @cached_property
     def _targets(self) -> Mapping[str, set[str]]:
@@ -124,6 +131,15 @@ class Catalogue:
     def _directed_model(self, pair: LanguagePair) -> DirectedModel | None:
         fitting = self._by_pair.get(pair, ())
         return next((w for w in fitting if w.model.engine.alive), fitting[0] if fitting else None)
+
+
+def rank(
+    manifest: Manifest, pair: LanguagePair, preferred: Sequence[str]
+) -> tuple[int, float, str]:
+    """Sorts the models of a pair, the best first."""
+    name = manifest.name
+    place = preferred.index(name) if name in preferred else len(preferred)
+    return place, -(manifest.score(pair.source, pair.target) or 0.0), name
 
 
 def _known(code: str, languages: set[str], offered: Iterable[str]) -> str:

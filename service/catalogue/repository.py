@@ -59,9 +59,11 @@ Loader = Callable[[FoundBundle], Awaitable[LoadedModel]]
 
 
 class ModelRepository:
-    def __init__(self, discover: Discover, load: Loader) -> None:
+    def __init__(self, discover: Discover, load: Loader, preferred: tuple[str, ...] = ()) -> None:
+        """``preferred`` is that of ``Catalogue``."""
         self._discover = discover
         self._load = load
+        self._preferred = preferred
         self._reloading = asyncio.Lock()
         self._catalogue: Catalogue | None = None
         self._found: Mapping[str, tuple[FoundBundle, LoadedModel]] = {}
@@ -192,7 +194,8 @@ class ModelRepository:
             raise
         after = tuple(model for _, model in kept.values())
         failed = {name: why for name, (_, why) in broken.items()} | doubled
-        self._found, self._broken, self._catalogue = kept, broken, Catalogue(after, failed)
+        self._found, self._broken = kept, broken
+        self._catalogue = Catalogue(after, failed, self._preferred)
         if loaded or kept.keys() != before.keys():
             for observer in self._observers:
                 observer()
@@ -229,7 +232,7 @@ class ModelRepository:
         # Log once, because polling would repeat the line every few seconds.
         if failed != catalogue.failed:
             logger.error("the bundles cannot be listed, so the catalogue stays: %s", error)
-        self._catalogue = Catalogue(catalogue.models, failed)
+        self._catalogue = Catalogue(catalogue.models, failed, self._preferred)
         return Reloaded(failed=failed)
 
     async def close(self) -> None:

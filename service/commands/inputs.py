@@ -1,4 +1,4 @@
-"""What the arguments of ``dragoman translate`` are: text, files of lines, or documents."""
+"""Meaning of the arguments of ``dragoman translate``: text, files of lines, or documents."""
 
 from __future__ import annotations
 

@@ -264,7 +264,9 @@ def _models(job: _Job) -> dict[str, Any]:
     settings = job.settings
     models = {
         found.name: hashlib.sha256((found.path / MANIFEST).read_bytes()).hexdigest()[:12]
-        for found in for_pair(discover(settings.bundles), job.pair, job.options.model)
+        for found in for_pair(
+            discover(settings.bundles), job.pair, settings.preferred, job.options.model
+        )
     }
     return {
         "models": models,

@@ -8,26 +8,27 @@ import re
 import shutil
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from uuid import uuid4
 
 from models.bundle.bundle import Bundle
 from models.bundle.languages import display_name
-from models.bundle.manifest import Direction, InvalidBundle, Manifest
+from models.bundle.manifest import Direction, InvalidBundle, Manifest, Score
 from models.export.errors import ParityError
 from models.fetching import firefox
 from models.fetching.argos_index import fetch_package, find, read_index
 from models.fetching.catalogue import (
+    best_of,
     firefox_of,
     pairs,
-    prefers_firefox,
     read_catalogue,
     read_firefox,
 )
 from models.fetching.errors import FetchFailed
 from models.importing.refusals import ImportRefused
 from service.commands.command import DONE, FAILED, GET_ONE, CommandFailed, add_bundles, settings_of
+from service.commands.terminal import say
 from service.loading.discovery import discover
 from service.settings import Settings
 
@@ -52,6 +53,8 @@ class Origin:
     """Repository or index of a fetched model, and its version; ``None`` for the user's path."""
     languages: tuple[str, str] | None = None
     """Its pair, if its origin says so."""
+    scores: tuple[Score, ...] = ()
+    """Published scores."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -85,6 +88,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="add pairs that no bundle translates; with no MODEL, those of DRAGOMAN_MODELS; what "
         "cannot be added is reported and does not fail the command",
+    )
+    add.add_argument(
+        "--upgrade",
+        action="store_true",
+        help="add a pair also if a bundle translates it and the catalogue has a better model",
     )
     add.add_argument("--name", help="of the bundle (default: the directory's)")
     for option, dest, side in (("--from", "sources", "source"), ("--to", "targets", "target")):
@@ -130,12 +138,16 @@ def _add(options: argparse.Namespace) -> int:
     wanted = options.models
     if options.missing:
         names = ",".join(wanted or [settings.models]).replace(",", " ").split()
-        wanted = _missing(names, settings.bundles)
-        wanted = _missing(list(dict.fromkeys(_legs(wanted))), settings.bundles)
+        wanted = _missing(names, settings.bundles, upgrade=options.upgrade)
+        legs = list(dict.fromkeys(_legs(wanted)))
+        if legs != wanted:
+            wanted = _missing(legs, settings.bundles, upgrade=options.upgrade)
     elif not wanted:
         raise CommandFailed("name a model: a pair such as de-en, hf:REPOSITORY, argos:PAIR, a path")
     else:
         wanted = list(dict.fromkeys(_legs(wanted)))
+        if options.upgrade:
+            wanted = _missing(wanted, settings.bundles, upgrade=True)
     logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr)
     # Not the root logger: HTTP clients would report every request.
     logging.getLogger("models").setLevel(logging.INFO)
@@ -172,6 +184,7 @@ def _add_one(model: str, settings: Settings, options: argparse.Namespace) -> Non
         targets=options.languages or options.targets or target,
         precisions=tuple(options.precisions),
         texts=tuple(map(_text, options.calibrate)),
+        scores=origin.scores,
     )
     if origin.path.parent == settings.bundles / DOWNLOADS:
         shutil.rmtree(origin.path) if origin.path.is_dir() else origin.path.unlink()
@@ -190,12 +203,21 @@ def _origin(model: str, settings: Settings) -> Origin:
         return _of_firefox(model.removeprefix(FIREFOX), settings)
     if Path(model).exists() or not _PAIR.fullmatch(model):
         return Origin(Path(model))
-    if prefers_firefox(model):
-        return _of_firefox(model, settings)
-    for entry in read_catalogue():
-        if entry.pair == model:
-            return _of_hub(entry.repository, settings)
-    return _of_argos(model, settings)
+    best = best_of(model)
+    if best is None:
+        return _of_argos(model, settings)
+    origin = _origin(best.name, settings)
+    if best.flores is None:
+        return origin
+    score = Score(
+        metric="BLEU",
+        value=best.flores,
+        test_set=f"flores/devtest, {model}",
+        precision="int8" if best.name.startswith(FIREFOX) else "fp32",
+        beam_size=0,
+        signature=best.publication,
+    )
+    return replace(origin, scores=(score,))
 
 
 def _of_hub(repository: str, settings: Settings) -> Origin:
@@ -239,12 +261,39 @@ def _legs(models: Sequence[str]) -> list[str]:
     return found
 
 
-def _missing(models: Sequence[str], directory: Path) -> list[str]:
-    """The requested models that no bundle in the directory has, by pair or by origin."""
+def _missing(models: Sequence[str], directory: Path, *, upgrade: bool) -> list[str]:
+    """The requested models that no bundle in the directory has, by pair or by origin.
+
+    With ``upgrade``, also pairs for which the catalogue has a better model. Reports the models that
+    are left out.
+    """
     found = [manifest for _, manifest in _manifests(directory)] if directory.is_dir() else []
-    pairs = {f"{each.source}-{each.target}" for manifest in found for each in manifest.directions}
     origins = {manifest.provenance.origin.partition(" ")[0].rstrip(",") for manifest in found}
-    return [model for model in models if model not in pairs and model not in origins]
+    missing = []
+    for model in models:
+        serving = [
+            (manifest, manifest.score(each.source, each.target))
+            for manifest in found
+            for each in manifest.directions
+            if f"{each.source}-{each.target}" == model
+        ]
+        best = best_of(model)
+        if model in origins or (best is not None and best.name in origins and serving):
+            say(f"{model} is there already; not fetched")
+        elif not serving:
+            missing.append(model)
+        else:
+            manifest, score = max(serving, key=lambda each: each[1] or 0.0)
+            better = best is not None and (best.flores or 0.0) > (score or 0.0)
+            if better and upgrade:
+                missing.append(model)
+                continue
+            scored = f"{manifest.name}, FLORES {'not known' if score is None else score}"
+            offer = ""
+            if better and best is not None:
+                offer = f"; the catalogue has {best.name}, FLORES {best.flores}: --upgrade adds it"
+            say(f"{model} is translated by {scored}; not fetched{offer}")
+    return missing
 
 
 def _manifests(directory: Path) -> list[tuple[str, Manifest]]:

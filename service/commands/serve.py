@@ -33,6 +33,12 @@ from service.workers.owner_link import socket_beside
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--host", help="address to listen on")
     parser.add_argument("--port", help="port to listen on")
+    parser.add_argument(
+        "--upgrade",
+        action="store_true",
+        help="fetch a pair of DRAGOMAN_MODELS also where the catalogue has a better model than "
+        "the bundles",
+    )
     add_bundles(parser)
     parser.add_argument("--owner-socket", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--parent", type=int, help=argparse.SUPPRESS)
@@ -45,7 +51,7 @@ def _run(options: argparse.Namespace) -> int:
     if options.owner_socket is not None:
         return _own(settings, options.owner_socket, options.parent)
     if settings.models:
-        add_missing(settings)
+        add_missing(settings, upgrade=options.upgrade)
     if not discover(settings.bundles):
         say(f"there is no bundle in {settings.bundles}; {GET_ONE}")
     configure_logging(settings)
@@ -139,12 +145,14 @@ def _check_device(settings: Settings) -> None:
         return
 
 
-def add_missing(settings: Settings) -> None:
+def add_missing(settings: Settings, *, upgrade: bool = False) -> None:
     """Fetch the models of the settings, in a process of its own, whose memory is then free again.
 
     The process reports what it cannot fetch; what is there is served.
     """
     command = [sys.executable, "-m", "service", "models", "add", "--missing"]
+    if upgrade:
+        command.append("--upgrade")
     subprocess.run([*command, "--bundles", str(settings.bundles)], check=False)
 
 

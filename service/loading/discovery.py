@@ -9,6 +9,7 @@ from pathlib import Path
 
 from models.bundle.bundle import MANIFEST, read_manifest
 from models.bundle.manifest import InvalidBundle
+from service.catalogue.catalogue import rank
 from service.catalogue.repository import FoundBundle, Stamp
 from service.text.types import LanguagePair
 
@@ -66,30 +67,51 @@ def only(bundles: Iterable[FoundBundle], pair: LanguagePair) -> list[FoundBundle
 
 
 def for_pair(
-    bundles: Sequence[FoundBundle], pair: LanguagePair, model: str | None = None
+    bundles: Sequence[FoundBundle],
+    pair: LanguagePair,
+    preferred: Sequence[str] = (),
+    model: str | None = None,
 ) -> list[FoundBundle]:
-    """The bundles for one pair, directly or else through a pivot; see ``only``.
+    """The bundle that a catalogue takes for a pair, or the two for a route through a pivot.
 
-    Only those of the given name, if there is one.
+    The one of the model called ``model``, if given. Unreadable bundles stand for a pair that no
+    other has, so that loading reports the error.
     """
     if model is not None:
         bundles = [bundle for bundle in bundles if bundle.model == model]
     if direct := only(bundles, pair):
-        return direct
-    pairs = {bundle.name: pairs_of(bundle) or frozenset() for bundle in bundles}
-    known = frozenset[LanguagePair]().union(*pairs.values())
-    legs = {
-        leg
-        for first in known
-        if first.source == pair.source and LanguagePair(first.target, pair.target) in known
-        for leg in (first, LanguagePair(first.target, pair.target))
+        return _best(direct, pair, preferred)
+    known = _pairs_of_all(bundles)
+    pivots = {
+        leg.target
+        for leg in known
+        if leg.source == pair.source and LanguagePair(leg.target, pair.target) in known
     }
-    return [bundle for bundle in bundles if pairs[bundle.name] & legs]
+    for pivot in sorted(pivots, key=lambda code: (code != "en", code))[:1]:
+        legs = (LanguagePair(pair.source, pivot), LanguagePair(pivot, pair.target))
+        return [each for leg in legs for each in _best(only(bundles, leg), leg, preferred)]
+    return []
+
+
+def _best(
+    bundles: Sequence[FoundBundle], pair: LanguagePair, preferred: Sequence[str]
+) -> list[FoundBundle]:
+    readable = {bundle.name: bundle for bundle in bundles if pairs_of(bundle) is not None}
+    if not readable:
+        return list(bundles)
+    ranks = {
+        name: rank(read_manifest(bundle.path), pair, preferred) for name, bundle in readable.items()
+    }
+    return [readable[min(ranks, key=ranks.__getitem__)]]
+
+
+def _pairs_of_all(bundles: Iterable[FoundBundle]) -> frozenset[LanguagePair]:
+    return frozenset[LanguagePair]().union(*(pairs_of(bundle) or () for bundle in bundles))
 
 
 def sources_of(bundles: Iterable[FoundBundle], target: str) -> tuple[str, ...]:
     """The languages that the bundles translate to ``target``, directly or through a pivot."""
-    known = frozenset[LanguagePair]().union(*(pairs_of(bundle) or () for bundle in bundles))
+    known = _pairs_of_all(bundles)
     direct = {pair.source for pair in known if pair.target == target}
     indirect = {pair.source for pair in known if pair.target in direct}
     return tuple(sorted((direct | indirect) - {target}))

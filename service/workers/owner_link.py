@@ -73,9 +73,17 @@ def socket_beside(owner: Path) -> Path:
 
 class OwnerLink:
     def __init__(
-        self, path: Path, prepare: Callable[[Sequence[str]], None], open_model: OpenModel
+        self,
+        path: Path,
+        prepare: Callable[[Sequence[str]], None],
+        open_model: OpenModel,
+        preferred: tuple[str, ...] = (),
     ) -> None:
-        """``path`` is the owner's socket. ``prepare`` blocks; it gets the languages on offer."""
+        """``path`` is the owner's socket. ``prepare`` blocks; it gets the languages on offer.
+
+        ``preferred`` is that of ``Catalogue``.
+        """
+        self._preferred = preferred
         self._path = path
         self._open_model = open_model
         self._prepare = prepare
@@ -205,7 +213,7 @@ class OwnerLink:
             directions = [each for model in models for each in model.manifest.directions]
             languages = sorted({code for each in directions for code in (each.source, each.target)})
             await asyncio.to_thread(self._prepare, languages)
-            self._catalogue = Catalogue(tuple(models))
+            self._catalogue = Catalogue(tuple(models), preferred=self._preferred)
             connection.send(Taken(offer.number))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 
@@ -299,3 +300,28 @@ def test_many_languages_are_searched_by_either_name_and_the_last_chosen_is_first
     visit.open("#source=x-digits&target=x-reversed&text=")
     expect(visit.find("#source-language option:checked")).to_have_text("Digits")
     expect(visit.find("#target-language option:checked")).to_have_text("Reversed")
+
+
+def test_a_model_can_be_chosen_where_the_pair_has_several(visit: Visit) -> None:
+    def more(route: Any) -> None:
+        answer = route.fetch().json()
+        first = answer["models"][0]
+        answer["models"] += [{**first, "name": "other"}]
+        route.fulfill(json=answer)
+
+    visit.page.route("**/models", more)
+    visit.open()
+    menu = visit.find("#model")
+    expect(menu).to_be_visible()
+    menu.select_option("general-de-en")
+    with visit.page.expect_request("**/translate") as asked:
+        visit.find("#source-text").fill(TEXT)
+    assert asked.value.post_data_json["model"] == "general-de-en"
+    expect(visit.find("#target-text")).not_to_be_empty()
+    visit.open()
+    expect(menu).to_have_value("general-de-en")
+
+
+def test_without_a_choice_there_is_no_menu_of_models(visit: Visit) -> None:
+    visit.open()
+    expect(visit.find("#model")).to_be_hidden()

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -251,3 +252,30 @@ async def test_unknown_language_is_refused_with_those_on_offer(
 ) -> None:
     with pytest.raises(UnknownLanguage, match="is not supported; on offer: de"):
         with_a.catalogue.pair(code, "en")
+
+
+async def test_request_without_a_model_gets_the_preferred_then_the_best_scored_then_the_first(
+    tmp_path: Path,
+) -> None:
+    for name in ("alone", "best", "chosen", "fair"):
+        put_bundle(tmp_path, name)
+        path = tmp_path / name / "manifest.json"
+        content = json.loads(path.read_text("utf-8"))
+        score = {"metric": "BLEU", "precision": "int8", "beam_size": 4, "signature": ""}
+        value = {"best": 30.0, "fair": 20.0}.get(name)
+        content["provenance"]["scores"] = (
+            [{**score, "test_set": "flores/devtest, de-en", "value": value}] if value else []
+        )
+        path.write_text(json.dumps(content), "utf-8")
+    pair = LanguagePair("de", "en")
+    for preferred, order in (
+        ((), ["best", "fair", "alone", "chosen"]),
+        (("absent", "chosen"), ["chosen", "best", "fair", "alone"]),
+    ):
+        repository = ModelRepository(lambda: discover(tmp_path), load_found, preferred)
+        await repository.reload()
+        for name in order:
+            (directed,) = repository.catalogue.route(pair)
+            assert directed.model.name == name
+            await directed.model.engine.close()
+        await repository.close()

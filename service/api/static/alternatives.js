@@ -3,7 +3,7 @@
 import { element, make } from "./dom.js";
 import { remember } from "./memory.js";
 import { difference, replaced, wordsOf } from "./spans.js";
-import { glossary, sentencesOf, spoken, stale, undoable } from "./state.js";
+import { glossary, ofModel, sentencesOf, spoken, stale, undoable } from "./state.js";
 import { t } from "./strings.js";
 
 const ALTERNATIVES = 3;
@@ -80,7 +80,7 @@ function placeOf(state) {
   const q = text.slice(source.start, source.end);
   return {
     listed,
-    fields: { q, source: spoken(state), target: language, format, ...glossary(result.inputs), alternatives: ALTERNATIVES },
+    fields: { q, source: spoken(state), target: language, format, ...ofModel(state, result.inputs), ...glossary(result.inputs), alternatives: ALTERNATIVES },
     present: result.translation.slice(target.start, target.end),
     number: sentencesOf(state).indexOf(chosenSentence(state)) + 1,
     count: sentencesOf(state).length,

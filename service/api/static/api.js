@@ -61,11 +61,10 @@ export class Server {
   }
 
   /** Returns the address of the translated file. */
-  async translateFile(file, source, target, signal) {
+  async translateFile(file, fields, signal) {
     const form = new FormData();
     form.append("file", file);
-    form.append("source", source);
-    form.append("target", target);
+    for (const [name, value] of Object.entries(fields)) if (value) form.append(name, value);
     if (this.key) form.append("api_key", this.key);
     const response = await this.#fetch("translate_file", { method: "POST", body: form, signal });
     const { translatedFileUrl: url } = await response.json();

@@ -1,6 +1,7 @@
 /** Translates files that are chosen or dropped on the page, one after the other. */
 
 import { element, linkButton, make, save } from "./dom.js";
+import { ofModel } from "./state.js";
 import { t } from "./strings.js";
 
 const ENDING = /\.[^.]*$/;
@@ -49,12 +50,14 @@ export class Files {
   }
 
   #take(files) {
-    const { formats, source, target } = this.#store.state;
+    const { state } = this.#store;
+    const { formats, source, target } = state;
+    const { model } = ofModel(state, state);
     for (const file of files) {
       const item = make("li", { className: "notice" });
       this.#list.append(item);
       this.#list.hidden = false;
-      const job = { file, item, source, target, request: new AbortController() };
+      const job = { file, item, source, target, model, request: new AbortController() };
       if (formats.includes((ENDING.exec(file.name)?.[0] ?? "").toLowerCase())) this.#enqueue(job);
       else this.#say(job, "fileUnsupported", { formats: formats.join(", ") }, this.#closer(job, "close"));
     }
@@ -75,10 +78,10 @@ export class Files {
   }
 
   async #translate(job) {
-    const { file, source, target, request } = job;
+    const { file, source, target, model, request } = job;
     this.#say(job, "fileTranslating", {}, make("progress"), this.#closer(job, "cancel"));
     try {
-      const address = await this.#server.translateFile(file, source, target, request.signal);
+      const address = await this.#server.translateFile(file, { source, target, model }, request.signal);
       const translated = await this.#server.bytes(address);
       if (request.signal.aborted) return;
       const name = file.name.replace(ENDING, `.${target}$&`);

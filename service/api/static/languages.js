@@ -1,7 +1,7 @@
 /** The two language menus, each with a field to search it. */
 
 import { element, fill, percent, sentenceCase } from "./dom.js";
-import { DETECT, detection, maySwap, sourcesOf, targetChoices } from "./state.js";
+import { DETECT, detection, maySwap, modelChoices, ofModel, sourcesOf, targetChoices } from "./state.js";
 import { recall, remember } from "./memory.js";
 import { language, languageName, nativeName, t } from "./strings.js";
 
@@ -34,6 +34,16 @@ export function showLanguages(store, choose, swap) {
     ({ codes, chosen }) => target.show([], codes, chosen));
   store.watch((state) => ({ enabled: maySwap(state) }),
     ({ enabled }) => { element("swap").disabled = !enabled; });
+}
+
+/** The menu of the models, shown where the pair has several; `choose(name)` is called with the chosen one. */
+export function showModels(store, choose) {
+  const menu = element("model");
+  menu.addEventListener("change", () => choose(menu.value));
+  store.watch((state) => ({ names: modelChoices(state), chosen: ofModel(state, state).model ?? "" }), ({ names, chosen }) => {
+    menu.hidden = names.length < 2;
+    fill(menu, [["", t("bestModel")], ...names.map((name) => [name, name])], chosen);
+  });
 }
 
 /** A menu of languages, those chosen last first, with a field to search them if there are many. */

@@ -6,7 +6,7 @@ import { Attention } from "./attention.js";
 import { element, localise } from "./dom.js";
 import { Files } from "./files.js";
 import { Glossary } from "./glossary.js";
-import { showLanguages } from "./languages.js";
+import { showLanguages, showModels } from "./languages.js";
 import { recall, recallDraft, remember, rememberDraft } from "./memory.js";
 import { Models } from "./models.js";
 import { Key, announce, showHints, showProblem } from "./notices.js";
@@ -28,6 +28,7 @@ const translating = new Translating(server, store);
 const again = () => (store.state.offered.length ? translating.now() : begin());
 
 showLanguages(store, (source, target) => choose(pair(store.state, source, target)), swap);
+showModels(store, (model) => { remember("model", model); apply({ model }); });
 showSource(store, typed);
 showTranslation(store);
 scrollTogether();
@@ -147,10 +148,12 @@ function restore() {
 async function begin() {
   store.change({ error: null });
   try {
-    const [offered, settings] = await Promise.all([server.languages(), server.settings()]);
+    const [offered, settings, { models }] = await Promise.all([server.languages(), server.settings(), server.get("models")]);
     const [source, target] = recall("languages", [settings.language?.source?.code, settings.language?.target?.code]);
     store.change({
       offered,
+      models,
+      model: recall("model", ""),
       limit: settings.charLimit ?? -1,
       keys: settings.keyRequired ? "required" : settings.apiKeys ? "optional" : "none",
       formats: settings.filesTranslation ? settings.supportedFilesFormat.map((each) => each.toLowerCase()) : [],

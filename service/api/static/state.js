@@ -8,11 +8,12 @@ const TAG = /<\/?[a-z][a-z0-9-]*(\s[^<>]*)?\/?>|&[a-z]+;/i;
 
 const MOST_UNDONE = 100;
 /** Input that decides a translation, besides the user's changes of it. */
-const INPUTS = ["source", "target", "text", "format"];
+const INPUTS = ["source", "target", "text", "format", "model"];
 
 const START = Object.freeze({
   /* State of the server: languages, most characters of a text, API keys, file extensions. */
   offered: [],
+  models: [],
   limit: -1,
   keys: "none",
   formats: [],
@@ -21,6 +22,8 @@ const START = Object.freeze({
   target: "",
   text: "",
   format: "text",
+  /* Name of the model, "" for the best of the pair. */
+  model: "",
   /* Terms of the user, `[source, target]`, by pair of languages. */
   glossaries: recall("glossaries", {}),
   doubts: recall("doubts", true),
@@ -116,6 +119,18 @@ export const maySwap = (state) =>
   Boolean(spoken(state)) && spoken(state) !== state.target
   && targetsOf(state, state.target).includes(spoken(state));
 
+/* Models */
+
+/** The names of the models that translate the pair; of any pair to the target, while the source is unknown. */
+export function modelChoices(state) {
+  const source = spoken(state);
+  const fits = (direction) => direction.target === state.target && (!source || direction.source === source);
+  return state.models.filter(({ directions }) => directions.some(fits)).map(({ name }) => name);
+}
+
+/** The field of a request for a chosen model, if it translates the pair of its inputs. */
+export const ofModel = (state, { model }) => (model && modelChoices(state).includes(model) ? { model } : {});
+
 /* Glossaries */
 
 export const pairName = (source, target) => `${source}>${target}`;
@@ -157,6 +172,7 @@ export function query(state) {
     source,
     target,
     format,
+    ...ofModel(state, state),
     ...glossary(inputs(state)),
     ...(state.doubts && format !== "html" && !terms(state).length ? { confidence: true } : {}),
     ...(state.why ? { attention: true } : {}),

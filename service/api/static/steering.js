@@ -3,7 +3,7 @@
 import { caretIn, element, make, percent, placeCaret, rangeIn } from "./dom.js";
 import { remember } from "./memory.js";
 import { chosen, doubtful, points, wordAt } from "./spans.js";
-import { stale, undoable } from "./state.js";
+import { ofModel, stale, undoable } from "./state.js";
 import { t } from "./strings.js";
 
 const EDGE = 8;
@@ -58,7 +58,8 @@ export class Steering {
     const { translation } = state.result;
     const position = points(translation.slice(0, word.start));
     try {
-      const response = await this.#server.post("alternatives", { q, source, target, translation, position }, request.signal);
+      const fields = { q, source, target, ...ofModel(state, state.result.inputs), translation, position };
+      const response = await this.#server.post("alternatives", fields, request.signal);
       const { alternatives } = await response.json();
       if (!request.signal.aborted) this.#show(alternatives);
     } catch (error) {
