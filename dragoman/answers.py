@@ -22,6 +22,17 @@ class Detection:
 
 
 @dataclass(frozen=True, slots=True)
+class UnservedLanguage:
+    """A language that the service does not offer."""
+
+    language: str
+    confidence: float
+    """Confidence in percent."""
+    command: str
+    """The command with which the service's operator adds a model."""
+
+
+@dataclass(frozen=True, slots=True)
 class Timings:
     """Time spent in each stage of a request, in milliseconds."""
 
@@ -59,6 +70,8 @@ class Translation:
     """Id of the whole request, for its attention maps; only with ``attention``."""
     number: int
     """Index of the text in the request, from 0."""
+    unserved: UnservedLanguage | None = None
+    """The language that the text is probably in, if the service does not offer it."""
 
     @property
     def score(self) -> float | None:

@@ -26,6 +26,7 @@ from dragoman.answers import (
     Timings,
     Translation,
     TranslationConfidence,
+    UnservedLanguage,
     Usage,
 )
 
@@ -37,7 +38,7 @@ _UNLIMITED = 10**12
 """The limit in ``/v2/usage`` that means unlimited; DeepL's clients require a number."""
 _PER_TEXT = {
     *("translatedText", "detectedLanguage", "model", "finish_reason", "truncated"),
-    *("alternatives", "scores", "confidence"),
+    *("alternatives", "scores", "confidence", "unservedLanguage"),
 }
 """Fields of a translation with a value for each text."""
 
@@ -69,6 +70,7 @@ def translations(
                 timings=timings,
                 id=answer.get("id"),
                 number=number,
+                unserved=_optional(UnservedLanguage, one.get("unservedLanguage")),
             )
         )
     return found

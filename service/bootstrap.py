@@ -71,6 +71,7 @@ from service.translation.admission import Admission
 from service.translation.alternatives import AlternativeFinder
 from service.translation.errors import UndetectedLanguage
 from service.translation.local_translator import LocalTranslator
+from service.translation.request_reader import detected
 from service.translation.translator import Translator
 from service.translation.types import Translation
 from service.workers.decode_server import DecodeServer
@@ -327,15 +328,16 @@ class LocalModels:
     def detect(self, text: str, target: str) -> str:
         """The language of a text, of those that bundles translate to ``target``, or ``target``.
 
-        Blocks. Raises ``UndetectedLanguage``, and ``NotReady`` if no bundle translates to it.
+        Blocks. Raises ``UndetectedLanguage``, also if the text is probably in another language, and
+        ``NotReady`` if no bundle translates to it.
         """
         sources = sources_of(self._found(), target)
         if not sources:
             raise self._missing(f"to {target}")
-        found = self._detector.detect(text, sorted({*sources, target}))
-        if not found:
-            raise UndetectedLanguage(1, sources)
-        return found[0].language
+        found = detected(self._detector, text, sources, target)
+        if found.unserved is not None:
+            raise UndetectedLanguage(1, sources, found.unserved)
+        return found.language
 
     def documents(self, reader: DocumentReader) -> DocumentWork:
         """Translates the documents of ``reader`` with the models that are loaded."""

@@ -92,7 +92,6 @@ def test_of_several_files_the_broken_ones_are_named_and_the_code_is_1(
         ["Hallo", "--url", "http://127.0.0.1:1", "--threads", "1"],
         ["Hallo", "--api-key", "k"],
         ["Guten Tag", "--model", "other"],
-        ["12 34"],
     ],
 )
 def test_invalid_arguments_exit_2_with_one_line(

@@ -10,6 +10,7 @@ from typing import Self
 
 from dragoman import AsyncClient, DragomanError, TranslateOptions
 from service.commands.command import CommandFailed
+from service.commands.terminal import say
 
 _SECONDS = 1800.0
 """Longest time of a document, with its time in the service's queue."""
@@ -56,6 +57,9 @@ class RemoteTranslations:
             translation = await self.client.translate(
                 text, target=target, source=source or AUTO, **self.asked
             )
+        if translation.unserved is not None:
+            other = translation.unserved
+            say(f"the text looks like {other.language}, which is not on offer: {other.command}")
         return translation.text
 
     async def document(

@@ -2,7 +2,7 @@
 
 Languages whose script the text is not in are left out first, so that a language with a script of
 its own is found by its letters, also if lingua does not know it. Private-use codes are returned
-only if they are the only candidate.
+only if they are the only candidate. Languages that are not on offer are found by lingua alone.
 """
 
 from __future__ import annotations
@@ -17,6 +17,12 @@ from service.text.types import Detection
 
 _CHARACTERS = 2_000
 """Detection reads at most this many characters of a text."""
+_CHARACTERS_OF_UNSERVED = 500
+_SURELY_UNSERVED = 0.9
+"""Least confidence that a text is in a language that is not on offer. Of sentences in languages on
+offer, 0.5 % are above it; docs/log.md has the others."""
+_TIMES_SERVED = 5
+"""How much more probable it has to be than each language on offer."""
 _SETS_OF_LANGUAGES = 64
 _LEAST_SHARE = 0.8
 """A candidate's share of the letters, relative to the best one. Chinese has no kana, but a Japanese
@@ -51,6 +57,7 @@ class LinguaDetector:
     def __init__(self) -> None:
         self._detector_of = lru_cache(maxsize=_SETS_OF_LANGUAGES)(_build)
         self._prepared: frozenset[str] = frozenset()
+        self._all: LanguageDetector | None = None
 
     def prepare(self, languages: Sequence[str]) -> None:
         """Load the tables of these and of earlier languages that share a script, ahead of use."""
@@ -63,6 +70,7 @@ class LinguaDetector:
             if len(known) > 1:
                 # The tables are shared by all detectors of the process.
                 _builder(known).with_preloaded_language_models().build()
+        self._of_all()
 
     def detect(self, text: str, languages: Sequence[str]) -> tuple[Detection, ...]:
         """The probable languages of a text among those given, the likeliest first. Blocks.
@@ -75,7 +83,7 @@ class LinguaDetector:
             return (Detection(languages[0], 1.0),)
         text = text[:_CHARACTERS]
         candidates, share = _in_script(text, languages)
-        if own := [c for c in candidates if _OWN_LETTERS.get(c, frozenset()) & frozenset(text)]:
+        if own := _by_own_letters(text, candidates):
             return (Detection(own[0], share),)
         codes = dict(_known(candidates, text))
         if len(codes) > 1:
@@ -86,6 +94,28 @@ class LinguaDetector:
             return tuple(Detection(code, share) for code in codes.values())
         return (Detection(candidates[0], share),) if len(candidates) == 1 else ()
 
+    def unserved(self, text: str, languages: Sequence[str]) -> Detection | None:
+        """The language that a text is in, if that is very probably none of those given. Blocks.
+
+        Compares all languages that lingua knows, by tables of three letters only: 70 MB.
+        """
+        if not any(character.isalpha() for character in text) or _by_own_letters(text, languages):
+            return None
+        served = {language for language, _ in _known(languages)}
+        found = self._of_all().compute_language_confidence_values(text[:_CHARACTERS_OF_UNSERVED])
+        best, shares = found[0], {each.language: each.value for each in found}
+        if best.language in served or best.value < _SURELY_UNSERVED:
+            return None
+        if best.value < _TIMES_SERVED * max((shares[each] for each in served), default=0.0):
+            return None
+        return Detection(best.language.iso_code_639_1.name.lower(), best.value)
+
+    def _of_all(self) -> LanguageDetector:
+        if self._all is None:
+            builder = LanguageDetectorBuilder.from_all_languages().with_low_accuracy_mode()
+            self._all = builder.with_preloaded_language_models().build()
+        return self._all
+
 
 def _in_script(text: str, languages: Sequence[str]) -> tuple[list[str], float]:
     """The languages that have about as many of the letters as the best one; share of that one."""
@@ -94,6 +124,12 @@ def _in_script(text: str, languages: Sequence[str]) -> tuple[list[str], float]:
     most = max(shares.values(), default=0)
     kept = [code for code, share in shares.items() if share and share >= _LEAST_SHARE * most]
     return kept, most / max(letters.total(), 1)
+
+
+def _by_own_letters(text: str, languages: Sequence[str]) -> list[str]:
+    """The languages of which the text has a letter that no other language has."""
+    written = frozenset(text)
+    return [code for code in languages if _OWN_LETTERS.get(code, frozenset()) & written]
 
 
 def _known(languages: Sequence[str], text: str = "") -> Iterator[tuple[Language, str]]:

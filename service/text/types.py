@@ -26,6 +26,17 @@ class Language:
 
 
 @dataclass(frozen=True, slots=True)
+class UnservedLanguage:
+    """A language that is not on offer and that a text is probably in."""
+
+    language: str
+    confidence: float
+    """Share among all languages that can be detected, between 0 and 1."""
+    command: str
+    """The command that adds a model from it to the target."""
+
+
+@dataclass(frozen=True, slots=True)
 class Detection:
     """A guess at a text's language; ``confidence`` is between 0 and 1."""
 
@@ -33,6 +44,8 @@ class Detection:
     confidence: float
     found: bool = True
     """False for a text in no language on offer, which is left as it is."""
+    unserved: UnservedLanguage | None = None
+    """The language that the text is probably in instead, if it is not on offer."""
 
 
 @dataclass(frozen=True, slots=True)

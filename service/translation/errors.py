@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from models.bundle.languages import display_name
 from service.text.errors import TranslationError
+from service.text.types import UnservedLanguage
 
 
 class InvalidText(TranslationError):
@@ -21,12 +23,19 @@ class InvalidOption(TranslationError):
 class UndetectedLanguage(TranslationError):
     """No language on offer is probable for a text."""
 
-    def __init__(self, number: int, offered: Iterable[str]) -> None:
+    def __init__(
+        self, number: int, offered: Iterable[str], unserved: UnservedLanguage | None = None
+    ) -> None:
+        looks = ""
+        if unserved is not None:
+            name = f"{display_name(unserved.language)} ({unserved.language})"
+            looks = f"; it looks like {name}, which is not on offer: {unserved.command}"
         super().__init__(
             f"the language of text {number} cannot be detected; name its source: "
-            f"{', '.join(offered)}"
+            f"{', '.join(offered)}{looks}"
         )
         self.number = number
+        self.unserved = unserved
 
 
 class TextTooLarge(TranslationError):

@@ -8,24 +8,32 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from service.catalogue.catalogue import Catalogue, Route
 from service.catalogue.loaded_model import DirectedModel
 from service.text.glossary.term_index import TermIndexes
 from service.text.markup import MarkedText, Markup, characters, parse
-from service.text.types import Detection, LanguagePair
+from service.text.types import Detection, LanguagePair, UnservedLanguage
 from service.translation.beginning import begun
 from service.translation.errors import InvalidOption, InvalidText, UndetectedLanguage
 from service.translation.preparing import Job, Text, prepare, work_of
 from service.translation.text_pool import Check, TextPool
 from service.translation.types import TranslateRequest
 
+_FEW_WORDS = 3
+_SURELY_TARGET = 0.9
+"""Confidence from which also a text of few words is in the target language."""
+
 
 class Detector(Protocol):
     def detect(self, text: str, languages: Sequence[str]) -> tuple[Detection, ...]:
         """The languages a text may be in, of those given, the likeliest first. Blocks."""
+        ...
+
+    def unserved(self, text: str, languages: Sequence[str]) -> Detection | None:
+        """The language of a text that is in none of those given; ``None`` if it may be. Blocks."""
         ...
 
 
@@ -171,7 +179,7 @@ class RequestReader:
                     detection = self.detect(plain, target, catalogue, number)
                 except UndetectedLanguage as error:
                     undetected.append(error)
-                    detection = Detection(target, 0.0, found=False)
+                    detection = Detection(target, 0.0, found=False, unserved=error.unserved)
             code = source if detection is None else detection.language
             read.append(ReadText(number, text, marked, LanguagePair(code, target), detection))
         if undetected and len(undetected) == len(read):
@@ -179,21 +187,11 @@ class RequestReader:
         return read
 
     def detect(self, plain: str, target: str, catalogue: Catalogue, number: int = 0) -> Detection:
-        """Detect a text's language among those translated to ``target``, or ``target`` itself.
-
-        A text without letters counts as in the target language. Blocks. Raises
-        ``UndetectedLanguage`` with the number of the text.
-        """
-        if not any(character.isalpha() for character in plain):
-            return Detection(target, 0.0)
+        """Detect a text's language among those translated to ``target``; see ``detected``."""
         languages = [
             c for c in catalogue.sources if c == target or target in catalogue.targets_of(c)
         ]
-        candidates = sorted({*languages, target})
-        found = self._detector.detect(plain, candidates)
-        if not found:
-            raise UndetectedLanguage(number + 1, languages)
-        return found[0]
+        return detected(self._detector, plain, languages, target, number)
 
     async def prepared(
         self, marked: Sequence[MarkedText], directed: DirectedModel, job: Job, caller: str = ""
@@ -220,6 +218,31 @@ class RequestReader:
         return await self.pool.run(
             texts, lambda check: _parse_all(texts, markup, check), caller=caller or None
         )
+
+
+def detected(
+    detector: Detector, text: str, sources: Sequence[str], target: str, number: int = 0
+) -> Detection:
+    """The language of a text: one of ``sources``, or ``target`` itself.
+
+    A text of up to three words is in another language than ``target``, if that is possible at all.
+    A text without letters counts as in ``target``. Blocks. Raises ``UndetectedLanguage`` with the
+    number of the text.
+    """
+    if not any(character.isalpha() for character in text):
+        return Detection(target, 0.0)
+    languages = sorted({*sources, target})
+    found = list(detector.detect(text, languages))
+    if len(text.split()) <= _FEW_WORDS:
+        found.sort(key=lambda each: each.language == target and each.confidence < _SURELY_TARGET)
+    other = detector.unserved(text, languages)
+    unserved = None
+    if other is not None:
+        command = f"dragoman models add {other.language}-{target}"
+        unserved = UnservedLanguage(other.language, other.confidence, command)
+    if not found:
+        raise UndetectedLanguage(number + 1, sources, unserved)
+    return found[0] if unserved is None else replace(found[0], unserved=unserved)
 
 
 def _parse_all(texts: Sequence[str], markup: Markup, check: Check) -> list[MarkedText]:

@@ -325,3 +325,26 @@ def test_a_model_can_be_chosen_where_the_pair_has_several(visit: Visit) -> None:
 def test_without_a_choice_there_is_no_menu_of_models(visit: Visit) -> None:
     visit.open()
     expect(visit.find("#model")).to_be_hidden()
+
+
+def test_a_text_in_the_target_language_switches_the_target_until_one_is_chosen(
+    visit: Visit,
+) -> None:
+    visit.open()
+    expect(visit.find("#target-language")).to_have_value("en")
+    visit.find("#source-text").fill("The two dogs are running through the snow together.")
+    expect(visit.find("#target-language")).to_have_value("de")
+    expect(visit.find("#target-text")).to_contain_text("Hunde")
+    visit.find("#target-language").select_option("en")
+    expect(visit.find("#hint")).to_contain_text("This seems to be English already.")
+    expect(visit.find("#target-language")).to_have_value("en")
+
+
+def test_a_language_that_is_not_on_offer_is_named_with_its_command(visit: Visit) -> None:
+    visit.open()
+    visit.find("#source-text").fill("Deux jeunes hommes jouent au football sur la pelouse du parc.")
+    expect(visit.find("#hint")).to_contain_text("French")
+    expect(visit.find("#hint")).to_contain_text("dragoman models add fr-")
+    visit.forgive("400")
+    visit.find("#source-text").fill("人工智能正在改变世界")
+    expect(visit.find("#problem")).to_contain_text("Chinese")

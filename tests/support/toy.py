@@ -483,6 +483,9 @@ class FirstLetterDetector:
     def detect(self, text: str, languages: Sequence[str]) -> tuple[Detection, ...]:
         return tuple(Detection(code, 0.9) for code in languages if text.startswith(code))
 
+    def unserved(self, text: str, languages: Sequence[str]) -> Detection | None:
+        return Detection("fr", 0.95) if text.startswith("fr") and "fr" not in languages else None
+
 
 @asynccontextmanager
 async def offering(*models: LoadedModel) -> AsyncIterator[ModelRepository]:

@@ -5,6 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.text.detection import LinguaDetector
+from service.translation.errors import UndetectedLanguage
+from service.translation.request_reader import detected
 
 DETECTOR = LinguaDetector()
 
@@ -51,3 +53,46 @@ def test_confidences_are_shares_in_descending_order(text: str) -> None:
     shares = [each.confidence for each in DETECTOR.detect(text, ["de", "en", "fr"])]
     assert shares == sorted(shares, reverse=True)
     assert sum(shares) <= 1 + 1e-6
+
+
+@pytest.mark.parametrize(
+    ("text", "language"),
+    [
+        ("Ceci n'est pas une phrase allemande, mais une phrase française.", "fr"),
+        ("人工智能正在改变世界", "zh"),
+        ("Zwei junge Männer spielen Fußball auf einer Wiese.", None),
+        ("Mit freundlichen Grüßen", None),
+        ("Restaurant Hotel", None),
+        ("12 + 30", None),
+    ],
+)
+def test_a_language_that_is_not_on_offer_is_named_if_it_is_probable(
+    text: str, language: str | None
+) -> None:
+    found = DETECTOR.unserved(text, ["de", "en"])
+    assert (found and found.language) == language
+    assert DETECTOR.unserved(text, ["de", "en", "fr", "zh"]) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "target", "source"),
+    [
+        ("Hallo", "en", "de"),
+        ("Brot", "en", "de"),
+        ("Guten Tag", "de", "de"),
+        ("Two young men are playing soccer.", "en", "en"),
+        ("12", "en", "en"),
+    ],
+)
+def test_few_words_are_in_another_language_than_the_target(
+    text: str, target: str, source: str
+) -> None:
+    sources = ["de", "en"]
+    assert detected(DETECTOR, text, sources, target).language == source
+
+
+def test_an_undetected_text_is_refused_with_its_language_and_the_command() -> None:
+    with pytest.raises(UndetectedLanguage) as raised:
+        detected(DETECTOR, "人工智能正在改变世界", ["de"], "en")
+    assert raised.value.unserved is not None
+    assert raised.value.unserved.command == "dragoman models add zh-en"

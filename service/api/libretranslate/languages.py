@@ -76,6 +76,29 @@ def detected(detection: Detection | None) -> DetectionAnswer:
     )
 
 
+class UnservedAnswer(Answer):
+    """A language that is not on offer, and that the text is probably in."""
+
+    confidence: float = Field(ge=0, le=100, description="In percent.", examples=[98.5])
+    language: str = Field(examples=["fr"])
+    command: str = Field(
+        description="What the operator runs to add a model.",
+        examples=["dragoman models add fr-en"],
+    )
+
+
+def unserved(detection: Detection | None) -> UnservedAnswer | None:
+    """The language of a text that is not on offer, if its detection found one."""
+    found = detection.unserved if detection is not None else None
+    if found is None:
+        return None
+    return UnservedAnswer(
+        confidence=round(100 * found.confidence, 1),
+        language=written(found.language),
+        command=found.command,
+    )
+
+
 class DetectParameters(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 

@@ -26,7 +26,14 @@ from service.api.fields.options import DecodingParameters, Key, LanguageCode, Na
 from service.api.fields.parameters import ROOT, Fields
 from service.api.fields.schemas import Answer, answer_of
 from service.api.inspect.attention_answers import ConfidenceAnswer
-from service.api.libretranslate.languages import DetectionAnswer, detected, read, read_source
+from service.api.libretranslate.languages import (
+    DetectionAnswer,
+    UnservedAnswer,
+    detected,
+    read,
+    read_source,
+    unserved,
+)
 from service.api.metering import MeteredTranslator
 from service.api.middleware import facts_of
 from service.api.readings import Reading, Readings
@@ -247,6 +254,12 @@ class TranslateAnswer(Answer):
     detected_language: DetectionAnswer | list[DetectionAnswer] | None = Field(
         None, serialization_alias="detectedLanguage", description="If `source` was `auto`."
     )
+    unserved_language: UnservedAnswer | list[UnservedAnswer | None] | None = Field(
+        None,
+        serialization_alias="unservedLanguage",
+        description="Only if there is one: the language, not on offer, that the text is probably "
+        "in, if `source` was `auto`.",
+    )
     alternatives: list[str] | list[list[str]] | None = Field(
         None,
         description="If requested: other translations, best first, without repetitions.",
@@ -399,6 +412,9 @@ def _answer(
     }
     if any(t.detection is not None for t in translations):
         of_texts["detected_language"] = [detected(t.detection) for t in translations]
+        others = [unserved(t.detection) for t in translations]
+        if any(others):
+            of_texts["unserved_language"] = others
     if wide:
         of_texts["alternatives"] = [list(t.alternatives) for t in translations]
     if parameters.return_scores:

@@ -18,6 +18,12 @@ export class Refused extends Error {
     return this.status === 400 && /cannot be detected/.test(this.message);
   }
 
+  /** The language of an undetected text, `{language, command}`, if the server names it. */
+  get unserved() {
+    const found = /looks like .* \(([\w-]+)\), which is not on offer: (.*)$/.exec(this.message);
+    return this.undetected && found ? { language: found[1], command: found[2] } : null;
+  }
+
   /** Whether the server no longer has what was asked for. */
   get gone() {
     return this.status === 404 || this.status === 410;

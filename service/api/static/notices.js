@@ -58,9 +58,12 @@ export function showProblem(store, again) {
 
 function kindlyOf(error) {
   if (!(error instanceof Refused)) return undefined;
+  if (error.unserved) return notServed(error.unserved);
   if (error.undetected) return t("languageUnknown");
   return KINDLY[error.status] && t(KINDLY[error.status]);
 }
+
+const notServed = ({ language, command }) => t("unservedLanguage", { language: nameOf(language), command });
 
 /** Show hints on the text and its translation; `act` has the functions that hints offer. */
 export function showHints(store, act) {
@@ -85,8 +88,11 @@ function hints(state) {
   }
   if (state.stuck) found.push({ text: t("notContinued", { reason: state.stuck }) });
   if (!result || stale(state)) return found;
+  if (result.unserved) {
+    found.push({ text: notServed(result.unserved) });
+  }
   const [other] = targetsOf(state, target);
-  if (detection(state) && spoken(state) === target && other) {
+  if (!result.unserved && detection(state) && spoken(state) === target && other) {
     found.push({
       text: t("seemsToBe", { language: nameOf(target) }),
       offer: t("translateToLanguage", { language: nameOf(other) }),

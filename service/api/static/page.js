@@ -12,7 +12,7 @@ import { Models } from "./models.js";
 import { Key, announce, showHints, showProblem } from "./notices.js";
 import { Sentences } from "./sentences.js";
 import { copy, dropLink, readLink, writeLink } from "./sharing.js";
-import { DETECT, Store, draft, looksLikeHtml, maySwap, pair, redone, sourcesOf, spoken, stale, undoable, undone } from "./state.js";
+import { DETECT, Store, draft, looksLikeHtml, maySwap, otherTarget, pair, redone, sourcesOf, spoken, stale, undoable, undone } from "./state.js";
 import { Steering } from "./steering.js";
 import { TABLES, language, nativeName, speak, t } from "./strings.js";
 import { scrollTogether, showSource, showTranslation } from "./texts.js";
@@ -49,7 +49,7 @@ new Attention(server, store, () => translating.now());
 
 function typed(text) {
   dropLink();
-  store.change({ text, unknownLink: [], ...(looksLikeHtml({ text }) ? {} : { format: "text" }) });
+  store.change({ text, unknownLink: [], ...(text.trim() ? {} : { fixed: false }), ...(looksLikeHtml({ text }) ? {} : { format: "text" }) });
   translating.soon();
 }
 
@@ -62,15 +62,22 @@ function apply(patch) {
 
 function choose(languages) {
   remember("languages", [languages.source, languages.target]);
-  apply(languages);
+  apply({ ...languages, fixed: true });
 }
+
+/* A text in the target language is translated to another one. */
+store.watch((state) => ({ target: otherTarget(state) }), ({ target }) => {
+  if (!target) return;
+  store.change(pair(store.state, DETECT, target));
+  translating.now();
+});
 
 function setFormat(format) {
   apply({ format });
 }
 
 function clear() {
-  apply(undoable(store.state, { text: "", format: "text" }));
+  apply(undoable(store.state, { text: "", format: "text", fixed: false }));
   element("source-text").focus();
 }
 
@@ -140,7 +147,7 @@ function restore() {
     const known = [DETECT, "", ...sourcesOf(state)];
     const unknownLink = link ? [...new Set([link.source, link.target])].filter((code) => !known.includes(code)) : [];
     const languages = pair(state, given.source, given.target);
-    store.change({ ...languages, text: given.text, format: given.format ?? "text", why: link?.why ?? state.why, unknownLink });
+    store.change({ ...languages, text: given.text, format: given.format ?? "text", why: link?.why ?? state.why, unknownLink, fixed: Boolean(link) });
   }
   translating.now();
 }

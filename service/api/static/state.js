@@ -24,6 +24,8 @@ const START = Object.freeze({
   format: "text",
   /* Name of the model, "" for the best of the pair. */
   model: "",
+  /* Whether the user has chosen the target for this text. */
+  fixed: false,
   /* Terms of the user, `[source, target]`, by pair of languages. */
   glossaries: recall("glossaries", {}),
   doubts: recall("doubts", true),
@@ -115,6 +117,14 @@ export function detection(state) {
 export const spoken = (state) =>
   (state.source === DETECT ? (detection(state)?.language ?? "") : state.source);
 
+/** The target to switch to, last chosen, because the text is in the present one; "" if it is not. */
+export function otherTarget(state) {
+  const { result, target, fixed } = state;
+  if (!result || fixed || result.unserved || stale(state) || detection(state)?.language !== target) return "";
+  const targets = targetsOf(state, target);
+  return recall("recent", []).find((code) => targets.includes(code)) ?? targets[0] ?? "";
+}
+
 export const maySwap = (state) =>
   Boolean(spoken(state)) && spoken(state) !== state.target
   && targetsOf(state, state.target).includes(spoken(state));
@@ -185,6 +195,7 @@ export function resultOf(answer, state) {
     inputs: inputs(state),
     translation: answer.translatedText,
     detected: answer.detectedLanguage ?? null,
+    unserved: answer.unservedLanguage ?? null,
     truncated: answer.truncated,
     translated: answer.model !== null,
     id: answer.id ?? null,
