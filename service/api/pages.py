@@ -22,6 +22,9 @@ from starlette.responses import Response
 from starlette.types import Scope
 
 _STATIC = Path(__file__).parent / "static"
+_IN_HEAD = b"""<link rel="stylesheet" href="static/docs.css">
+<script src="static/docs.js"></script>
+</head>"""
 _INLINE_SCRIPT = re.compile(rb"<script>(.*?)</script>", re.DOTALL)
 
 _OPENSEARCH = """<?xml version="1.0" encoding="UTF-8"?>
@@ -85,7 +88,7 @@ def _swagger_page(title: str) -> bytes:
         swagger_css_url="swagger-ui/swagger-ui.css",
         swagger_favicon_url="static/icon.svg",
     )
-    return bytes(page.body)
+    return bytes(page.body).replace(b"<html>", b'<html lang="en">').replace(b"</head>", _IN_HEAD)
 
 
 def _swagger_policy(page: bytes) -> dict[str, str]:

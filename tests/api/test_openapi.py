@@ -135,3 +135,25 @@ async def test_fields_of_translate_have_types_bounds_and_in_forms_no_lists(
     assert "suppress_sequences" in in_json
     assert "suppress_sequences" not in in_form
     assert not any({"ge", "gt", "le", "lt"} & set(choice) for choice in in_form.values())
+
+
+async def test_every_example_of_a_body_is_accepted(
+    client: httpx.AsyncClient, document: dict[str, Any]
+) -> None:
+    tried, without = [], []
+    for (method, path), operation in operations(document).items():
+        content = operation.get("requestBody", {}).get("content", {}).get("application/json")
+        if content is None:
+            continue
+        if "example" not in content:
+            without.append(path)
+            continue
+        # Paths with an id need one of a former answer, and this service takes no suggestions.
+        if "{" in path or path == "/suggest":
+            continue
+        answer = await client.request(method, path, json=content["example"])
+        assert answer.status_code < 300, (path, content["example"], answer.text)
+        tried.append(path)
+    assert {"/translate", "/detect"} <= set(tried)
+    # The key of a document is in the answer to its upload.
+    assert all(path.startswith("/v2/document/") for path in without)

@@ -56,16 +56,18 @@ _Found = Sequence[tuple[LanguagePair, tuple[Term, ...]]]
 class DictionaryParameters(BaseModel):
     model_config = ConfigDict(json_schema_extra=ENTRIES_SCHEMA)
 
-    source_lang: LanguageCode
-    target_lang: LanguageCode
+    source_lang: LanguageCode = Field(examples=["de"])
+    target_lang: LanguageCode = Field(examples=["en"])
     entries: str = Field(
-        min_length=1, description="A line for each: the term, a tab or comma, its translation."
+        min_length=1,
+        description="A line for each: the term, a tab or comma, its translation.",
+        examples=["Wiese\tlawn"],
     )
-    entries_format: EntriesFormat
+    entries_format: EntriesFormat = Field(examples=["tsv"])
 
 
 class GlossaryParameters(DictionaryParameters):
-    name: _Name
+    name: _Name = Field(examples=["garden"])
 
 
 _Dictionaries = Annotated[
@@ -74,7 +76,7 @@ _Dictionaries = Annotated[
 
 
 class MultilingualParameters(BaseModel):
-    name: _Name
+    name: _Name = Field(examples=["garden"])
     dictionaries: _Dictionaries = Field([], description="None makes an empty glossary.")
 
 

@@ -65,7 +65,8 @@ def body(
     """
     schema = _schema(model, limits)
     form = {"schema": _form(schema, lists=lists)}
-    content = {_JSON: {"schema": _nullable(schema)}, _URLENCODED: form, _MULTIPART: form}
+    json = {"schema": _nullable(schema), **_example(schema)}
+    content = {_JSON: json, _URLENCODED: form, _MULTIPART: form}
     return {"required": "required" in schema, "content": content}
 
 
@@ -128,6 +129,14 @@ def in_path(name: str, description: str, pattern: str | None = None) -> dict[str
         "schema": schema,
         "description": description,
     }
+
+
+def _example(schema: dict[str, Any]) -> dict[str, Any]:
+    """A body of the required fields, if each has an example; pages offer it for trying out."""
+    fields = {name: schema["properties"][name] for name in schema.get("required", ())}
+    if not all("examples" in field for field in fields.values()):
+        return {}
+    return {"example": {name: field["examples"][0] for name, field in fields.items()}}
 
 
 def _subclasses(model: type[Answer]) -> Iterator[type[Answer]]:

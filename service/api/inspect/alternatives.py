@@ -41,7 +41,7 @@ class AlternativesParameters(BaseModel):
     )
     position: Annotated[int, Field(ge=0, le=_LARGEST_POSITION), WHOLE] = Field(
         description="Characters of the translation before the word that is to be replaced.",
-        examples=[6],
+        examples=[9],
     )
     limit: Annotated[int, Field(ge=1, le=MOST_ALTERNATIVES), WHOLE] = Field(
         10, description="How many words to return, at most."

@@ -22,15 +22,15 @@ export class Heads {
     const name = (textContent) => make("span", { className: "quiet", textContent });
     const rows = Map.groupBy(this.#drawn, (map) => map.layer);
     this.#grid.style.setProperty("--heads", heads.length);
-    this.#grid.replaceChildren(name(""), ...heads.map((each) => name(String(each))),
-      ...[...rows].flatMap(([number, row]) => [name(String(number)), ...row.map((map) => this.#button(map))]));
+    this.#grid.replaceChildren(name(""), ...heads.map((each) => name(String(each + 1))),
+      ...[...rows].flatMap(([number, row]) => [name(String(number + 1)), ...row.map((map) => this.#button(map))]));
     for (const label of this.#grid.querySelectorAll("span")) label.ariaHidden = "true";
     this.#paint();
     this.choose(layer, head);
   }
 
   #button({ layer, head, canvas }) {
-    const title = t("layerAndHead", { layer, head });
+    const title = t("layerAndHead", { layer: layer + 1, head: head + 1 });
     const button = make("button", { type: "button", className: "head", title, ariaLabel: title, data: { layer, head } }, canvas);
     button.addEventListener("click", () => this.#taken(String(layer), String(head)));
     return button;

@@ -26,9 +26,10 @@ export function showLanguages(store, choose, swap) {
 
   store.watch((state) => ({ codes: sourcesOf(state), chosen: state.source, found: detection(state) }),
     ({ codes, chosen, found }) => {
-      const detecting = found ? t("detected", { language: nameOf(found.language) }) : t("detect");
+      const named = found && nameOf(found.language);
+      const detecting = found ? (narrow ? named : t("detected", { language: named })) : t("detect");
       source.show(codes.length ? [[DETECT, detecting]] : [], codes, chosen);
-      element("detected").textContent = found ? sure(found) : "";
+      element("source-language").title = found ? sure(found) : "";
     });
   store.watch((state) => ({ codes: targetChoices(state), chosen: state.target }),
     ({ codes, chosen }) => target.show([], codes, chosen));

@@ -121,7 +121,7 @@ export class Maps {
     this.#map = { rows: answer.rows, columns: answer.columns, weights };
     const { kind, layer, head } = this.#query();
     const which = (noun, value) =>
-      (value === "mean" ? t(NUMBERED[noun][0]) : t(NUMBERED[noun][1], { n: value }));
+      (value === "mean" ? t(NUMBERED[noun][0]) : t(NUMBERED[noun][1], { n: Number(value) + 1 }));
     const name = t("mapName", { kind: t(NAMES[kind]), layer: which("layer", layer), head: which("head", head) });
     Object.assign(element("heat-map").dataset, { kind, layer, head });
     element("maps").classList.toggle("wide", answer.columns.length > WIDE);
@@ -194,4 +194,4 @@ export class Maps {
 }
 
 /** Layers and heads count from 0, as in the addresses of their maps. */
-const numbered = (count) => Array.from({ length: count }, (_, i) => [String(i), String(i)]);
+const numbered = (count) => Array.from({ length: count }, (_, i) => [String(i), String(i + 1)]);

@@ -22,7 +22,7 @@ export class Models {
     this.#box.scrollIntoView({ block: "nearest" });
     try {
       const { models } = await this.#server.get("models");
-      this.#list.replaceChildren(...models.map(shown));
+      this.#list.replaceChildren(...models.map(shown), make("p", { className: "quiet", textContent: t("moreModels") }));
       this.#box.scrollIntoView({ block: "nearest" });
     } catch (error) {
       this.#list.replaceChildren(make("p", { className: "problem", textContent: error.message }));
@@ -36,10 +36,16 @@ function shown({ name, version, precision, directions, scores, data }) {
   return make("article", { className: "model" },
     make("h3", { textContent: name }),
     make("p", { className: "quiet", textContent: about }),
-    table(t("modelScores", { name }), ["testSet", "metric", "value"],
+    more(t("modelScores", { name }), ["testSet", "metric", "value"],
       scores.map((score) => [score.test_set, score.metric, score.value])),
-    table(t("modelData", { name }), ["corpus", "licence", "sentencePairs"],
+    more(t("modelData", { name }), ["corpus", "licence", "sentencePairs"],
       data.map((corpus) => [corpus.name, corpus.licence, corpus.pairs])));
+}
+
+/** A table behind a toggle; nothing without rows. */
+function more(caption, columns, rows) {
+  if (!rows.length) return "";
+  return make("details", {}, make("summary", { className: "quiet", textContent: caption }), table(caption, columns, rows));
 }
 
 function table(caption, columns, rows) {

@@ -125,7 +125,8 @@ window.addEventListener("hashchange", restore);
 
 /* The attention panel */
 
-store.watch(({ why }) => ({ why }), ({ why }) => {
+store.watch(({ why, result }) => ({ why, shown: why || Boolean(result) }), ({ why, shown }) => {
+  element("why").hidden = !shown;
   element("attention").hidden = !why;
   element("why").setAttribute("aria-expanded", String(why));
   element("why").textContent = t(why ? "hideWhy" : "seeWhy");

@@ -28,7 +28,7 @@ const START = Object.freeze({
   fixed: false,
   /* Terms of the user, `[source, target]`, by pair of languages. */
   glossaries: recall("glossaries", {}),
-  doubts: recall("doubts", true),
+  doubts: recall("doubts", false),
   why: false,
   sentence: 0,
   listed: recall("alternatives", false),

@@ -6,6 +6,8 @@ import { chosen, doubtful, points, wordAt } from "./spans.js";
 import { ofModel, stale, undoable } from "./state.js";
 import { t } from "./strings.js";
 
+/** Below, words are often fragments. */
+const LEAST_LIKELY = 0.02;
 const EDGE = 8;
 
 export class Steering {
@@ -58,7 +60,7 @@ export class Steering {
     const { translation } = state.result;
     const position = points(translation.slice(0, word.start));
     try {
-      const fields = { q, source, target, ...ofModel(state, state.result.inputs), translation, position };
+      const fields = { q, source, target, ...ofModel(state, state.result.inputs), translation, position, min_probability: LEAST_LIKELY };
       const response = await this.#server.post("alternatives", fields, request.signal);
       const { alternatives } = await response.json();
       if (!request.signal.aborted) this.#show(alternatives);

@@ -52,7 +52,7 @@ const EN = {
   glossary: "Glossary",
   glossaryFull: { one: "A glossary has at most {n} term here.", other: "A glossary has at most {n} terms here." },
   glossaryLines: "No term and its translation in these lines: {lines}.",
-  glossaryNote: "Each term is written as you say here. Kept in this browser, and sent with each text. A pasted table or a list with tabs becomes terms.",
+  glossaryNote: "Always translate these words this way. Kept in this browser, and sent with each text. A pasted table or a list with tabs becomes terms.",
   glossaryOf: "Glossary: {n}",
   glossaryTitle: "Glossary, {source} to {target}",
   glossaryTwice: "“{term}” is there twice.",
@@ -84,6 +84,7 @@ const EN = {
   modelData: "Training data of {name}",
   modelScores: "Scores of {name}",
   models: "Models",
+  moreModels: "The operator of this server adds languages and better models: dragoman models add fr-en",
   mostCharacters: { one: "At most {n} character is translated at once.", other: "At most {n} characters are translated at once." },
   noAlternatives: "There are no others.",
   noLikelyWords: "No other word is likely here.",
@@ -156,7 +157,7 @@ const EN = {
   viewMap: "Heat map",
   viewSearch: "Search",
   wordAlignment: "Word alignment",
-  wordAlignmentNote: "of all heads of one layer; the map below shows single heads",
+  wordAlignmentNote: "which words belong together",
 };
 
 const DE = {
@@ -209,7 +210,7 @@ const DE = {
   glossary: "Glossar",
   glossaryFull: { one: "Ein Glossar hat hier höchstens {n} Begriff.", other: "Ein Glossar hat hier höchstens {n} Begriffe." },
   glossaryLines: "Kein Begriff mit Übersetzung in diesen Zeilen: {lines}.",
-  glossaryNote: "Jeder Begriff wird so geschrieben, wie Sie es hier festlegen. Bleibt in diesem Browser und wird mit jedem Text gesendet. Eine eingefügte Tabelle oder Liste mit Tabulatoren wird zu Begriffen.",
+  glossaryNote: "Übersetze diese Wörter immer so. Bleibt in diesem Browser und wird mit jedem Text gesendet. Eine eingefügte Tabelle oder Liste mit Tabulatoren wird zu Begriffen.",
   glossaryOf: "Glossar: {n}",
   glossaryTitle: "Glossar, {source} – {target}",
   glossaryTwice: "„{term}“ steht zweimal da.",
@@ -241,6 +242,7 @@ const DE = {
   modelData: "Trainingsdaten von {name}",
   modelScores: "Wertungen von {name}",
   models: "Modelle",
+  moreModels: "Weitere Sprachen und bessere Modelle ergänzt der Betreiber des Servers: dragoman models add fr-en",
   mostCharacters: { one: "Höchstens {n} Zeichen wird auf einmal übersetzt.", other: "Höchstens {n} Zeichen werden auf einmal übersetzt." },
   noAlternatives: "Es gibt keine anderen.",
   noLikelyWords: "Hier ist kein anderes Wort wahrscheinlich.",
@@ -313,7 +315,7 @@ const DE = {
   viewMap: "Wärmebild",
   viewSearch: "Suche",
   wordAlignment: "Wortzuordnung",
-  wordAlignmentNote: "aller Köpfe einer Schicht; das Bild darunter zeigt einzelne Köpfe",
+  wordAlignmentNote: "welche Wörter zusammengehören",
 };
 
 const FR = {
@@ -366,7 +368,7 @@ const FR = {
   glossary: "Glossaire",
   glossaryFull: { one: "Un glossaire a ici {n} terme au plus.", other: "Un glossaire a ici {n} termes au plus." },
   glossaryLines: "Aucun terme avec sa traduction dans ces lignes : {lines}.",
-  glossaryNote: "Chaque terme est écrit comme vous l’indiquez ici. Gardé dans ce navigateur et envoyé avec chaque texte. Un tableau collé ou une liste avec tabulations devient des termes.",
+  glossaryNote: "Toujours traduire ces mots ainsi. Gardé dans ce navigateur et envoyé avec chaque texte. Un tableau collé ou une liste avec tabulations devient des termes.",
   glossaryOf: "Glossaire : {n}",
   glossaryTitle: "Glossaire, {source} – {target}",
   glossaryTwice: "« {term} » y est deux fois.",
@@ -398,6 +400,7 @@ const FR = {
   modelData: "Données d’entraînement de {name}",
   modelScores: "Scores de {name}",
   models: "Modèles",
+  moreModels: "L’exploitant du serveur ajoute des langues et de meilleurs modèles : dragoman models add fr-en",
   mostCharacters: { one: "{n} caractère au plus est traduit à la fois.", other: "{n} caractères au plus sont traduits à la fois." },
   noAlternatives: "Il n’y en a pas d’autres.",
   noLikelyWords: "Aucun autre mot n’est probable ici.",
@@ -470,7 +473,7 @@ const FR = {
   viewMap: "Carte de chaleur",
   viewSearch: "Recherche",
   wordAlignment: "Alignement des mots",
-  wordAlignmentNote: "de toutes les têtes d’une couche ; la carte ci-dessous montre chaque tête",
+  wordAlignmentNote: "quels mots vont ensemble",
 };
 
 const ES = {
@@ -523,7 +526,7 @@ const ES = {
   glossary: "Glosario",
   glossaryFull: { one: "Un glosario tiene aquí {n} término como máximo.", other: "Un glosario tiene aquí {n} términos como máximo." },
   glossaryLines: "Ningún término con su traducción en estas líneas: {lines}.",
-  glossaryNote: "Cada término se escribe como usted indica aquí. Se guarda en este navegador y se envía con cada texto. Una tabla pegada o una lista con tabuladores se convierte en términos.",
+  glossaryNote: "Traducir siempre así estas palabras. Se guarda en este navegador y se envía con cada texto. Una tabla pegada o una lista con tabuladores se convierte en términos.",
   glossaryOf: "Glosario: {n}",
   glossaryTitle: "Glosario, {source} – {target}",
   glossaryTwice: "«{term}» está dos veces.",
@@ -555,6 +558,7 @@ const ES = {
   modelData: "Datos de entrenamiento de {name}",
   modelScores: "Puntuaciones de {name}",
   models: "Modelos",
+  moreModels: "El operador del servidor añade idiomas y mejores modelos: dragoman models add fr-en",
   mostCharacters: { one: "Se traduce como máximo {n} carácter a la vez.", other: "Se traducen como máximo {n} caracteres a la vez." },
   noAlternatives: "No hay otras.",
   noLikelyWords: "Ninguna otra palabra es probable aquí.",
@@ -627,7 +631,7 @@ const ES = {
   viewMap: "Mapa de calor",
   viewSearch: "Búsqueda",
   wordAlignment: "Alineación de palabras",
-  wordAlignmentNote: "de todas las cabezas de una capa; el mapa de abajo muestra cada cabeza",
+  wordAlignmentNote: "qué palabras van juntas",
 };
 
 export const TABLES = { en: EN, de: DE, fr: FR, es: ES };
