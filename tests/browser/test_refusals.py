@@ -137,12 +137,12 @@ def test_key_prompt_leaves_the_focus_in_a_text_that_is_being_written(visit: Visi
 
 def test_undetectable_texts_and_unknown_languages_are_said_to_be_so(visit: Visit) -> None:
     visit.open("#source=auto&target=en&text=" + TEXT)
-    expect(visit.find("#detected")).to_contain_text("sure")
+    expect(visit.find("#source-language option:checked")).to_contain_text("detected")
     visit.find("#source-text").fill("ᏣᎳᎩ ᎦᏬᏂᎯᏍᏗ")
     problem = "The language of this text cannot be detected. Choose it in the menu."
     expect(visit.find("#problem")).to_have_text(problem)
     expect(visit.find("#target-text")).to_be_empty()
-    expect(visit.find("#detected")).to_be_empty()
+    expect(visit.find("#source-language option:checked")).to_have_text("Detect language")
     expect(visit.find("#copy")).to_be_hidden()
     expect(visit.find("#alternatives")).to_be_hidden()
     visit.forgive("400")
@@ -150,7 +150,7 @@ def test_undetectable_texts_and_unknown_languages_are_said_to_be_so(visit: Visit
         visit.find("#source-text").fill(text)
         expect(visit.find("#target-text")).to_have_text(text)
         expect(visit.find("#hint")).to_be_hidden()
-        expect(visit.find("#detected")).to_be_empty()
+        expect(visit.find("#source-language option:checked")).to_have_text("Detect language")
     visit.open("#source=tlh&target=en&text=" + TEXT)
     expect(visit.find("#hint")).to_contain_text("does not translate: tlh")
     visit.find("#source-text").press_sequentially("!")

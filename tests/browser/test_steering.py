@@ -33,9 +33,10 @@ def test_word_chosen_by_mouse_is_marked_and_the_rest_follows(visit: Visit) -> No
         "all => all.map((e) => e.querySelector('.bar').offsetWidth / e.offsetWidth)"
     )
     assert widths == pytest.approx(shares, abs=0.02)
-    assert min(shares) < 0.005
+    # Below, words are often fragments.
+    assert min(shares) >= 0.02
     assert options.locator(".quiet").all_inner_texts() == [
-        "< 1 %" if share < 0.005 else f"{round(share * 100)} %" for share in shares
+        f"{round(share * 100)} %" for share in shares
     ]
     other = next(i for i, each in enumerate(alternatives) if each["word"] != "men")
     options.nth(other).click()
@@ -55,6 +56,8 @@ def test_word_is_chosen_undone_and_redone_by_keyboard(visit: Visit) -> None:
     before = visit.translated()
     keyboard = visit.page.keyboard
     visit.find("#target-text").press("Control+Home")
+    for _ in before[: before.index("men") + 3].split():
+        keyboard.press("Control+ArrowRight")
     keyboard.press("Alt+ArrowDown")
     expect(visit.find(".likely").first).to_be_visible()
     keyboard.press("ArrowDown")
@@ -129,9 +132,9 @@ def test_deletion_in_the_translation_is_not_written_again(visit: Visit) -> None:
     expect(visit.find("#target-text")).to_have_js_property("textContent", before[:-1])
 
 
-def test_doubtful_words_are_underlined_until_switched_off(visit: Visit) -> None:
+def test_doubtful_words_are_underlined_once_switched_on(visit: Visit) -> None:
     translation = "Two 😀 young men."
-    spans = {"Two": (0, 3, 0.4), "😀": (4, 5, 0.9), "young": (6, 11, 0.3), "men": (12, 15, 0.5)}
+    spans = {"Two": (0, 3, 0.1), "😀": (4, 5, 0.9), "young": (6, 11, 0.19), "men": (12, 15, 0.2)}
     words = [
         {"start": start, "end": end, "probability": probability, "entropy": 1.0}
         for start, end, probability in spans.values()
@@ -142,21 +145,24 @@ def test_doubtful_words_are_underlined_until_switched_off(visit: Visit) -> None:
         "**/translate", lambda route: route.fulfill(body=body, content_type="application/json")
     )
     visit.translated("Zwei junge Männer.")
-    assert visit.requests_to("/translate")[-1].post_data_json["confidence"] is True
-    assert visit.marked("doubtful") == ["Two", "young"]
-    switch = visit.find("#doubts")
-    expect(switch).to_have_attribute("aria-pressed", "true")
-    switch.click()
-    expect(switch).to_have_attribute("aria-pressed", "false")
+    assert "confidence" not in visit.requests_to("/translate")[-1].post_data_json
     assert visit.marked("doubtful") == []
+    switch = visit.find("#doubts")
+    expect(switch).to_have_attribute("aria-pressed", "false")
+    switch.click()
+    expect(switch).to_have_attribute("aria-pressed", "true")
+    assert visit.marked("doubtful") == ["Two", "young"]
     visit.page.reload()
-    expect(visit.find("#doubts")).to_have_attribute("aria-pressed", "false")
+    expect(visit.find("#doubts")).to_have_attribute("aria-pressed", "true")
 
 
 def test_words_of_low_probability_in_the_services_answer_are_underlined(visit: Visit) -> None:
     text = "Zwei junge Männer spielen Fußball auf einer Wiese mit einem struppigen Geräteschuppen."
     translation = visit.translated(text)
+    with visit.page.expect_response("**/translate"):
+        visit.find("#doubts").click()
+    expect(visit.find("#doubts")).to_be_enabled()
     found = visit.requests_to("/translate")[-1].response().json()["confidence"]["words"]
-    low = [word for word in found if word["probability"] < 0.5]
+    low = [word for word in found if word["probability"] < 0.2]
     assert visit.marked("doubtful") == [translation[w["start"] : w["end"]] for w in low]
     assert 0 < len(low) < len(found)

@@ -125,7 +125,7 @@ window.addEventListener("hashchange", restore);
 
 /* The attention panel */
 
-store.watch(({ why, result }) => ({ why, shown: why || Boolean(result) }), ({ why, shown }) => {
+store.watch(({ why, text }) => ({ why, shown: why || Boolean(text.trim()) }), ({ why, shown }) => {
   element("why").hidden = !shown;
   element("attention").hidden = !why;
   element("why").setAttribute("aria-expanded", String(why));
