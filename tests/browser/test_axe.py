@@ -78,3 +78,26 @@ def test_axe_finds_nothing_serious(visitor: Visitor, axe: str, options: dict[str
     visit.find("#glossary-rows input").first.fill("Wiese")
     assert serious(visit, axe) == []
     assert visit.page.evaluate("() => document.documentElement.scrollWidth <= innerWidth")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_no_contrast_or_language_missing_in_the_documentation_of_the_api(
+    visitor: Visitor, axe: str, scheme: str
+) -> None:
+    visit = visitor(color_scheme=scheme, reduced_motion="reduce")
+    visit.page.goto(f"{visit.address}docs")
+    expect(visit.find("#operations-translation-translate_translate_post")).to_be_visible()
+    assert visit.find("html").get_attribute("lang") == "en"
+    assert visit.find("html.dark-mode").count() == (scheme == "dark")
+    found = dict(serious(visit, axe))
+    assert "color-contrast" not in found
+    assert "html-has-lang" not in found
+
+
+def test_a_narrow_page_does_not_scroll_sideways(visitor: Visitor) -> None:
+    visit = visitor(viewport={"width": 320, "height": 640})
+    visit.open()
+    visit.find("#source-text").fill(TWO_SENTENCES)
+    expect(visit.find("#target-text")).not_to_be_empty()
+    width = visit.page.evaluate("() => document.documentElement.scrollWidth")
+    assert width <= 320
