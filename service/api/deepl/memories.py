@@ -92,7 +92,9 @@ class ImportSettings(BaseModel):
 
 
 class ImportParameters(BaseModel):
-    source_file: FileDescription
+    source_file: FileDescription = Field(
+        examples=[{"file_name": "pictures.tmx", "content_length": 2_048}]
+    )
     parameters: ImportSettings = ImportSettings(display_name=None)
 
 

@@ -32,7 +32,9 @@ _TAG = re.compile(r"</?[A-Za-z][^<>]*>")
 
 
 class PageParameters(BaseModel):
-    text_list: Texts = Field(description="Paragraphs, with or without tags.")
+    text_list: Texts = Field(
+        description="Paragraphs, with or without tags.", examples=[["<b>Zwei</b> Hunde."]]
+    )
     target_lang: LanguageCode = Field(examples=["en"])
     source_lang: LanguageCode | None = Field(
         None, description="Detected for each text if it is `auto`.", examples=["auto"]

@@ -76,7 +76,7 @@ def json_body(model: type[BaseModel]) -> dict[str, Any]:
     schema = _schema(model, None)
     return {
         "required": "required" in schema,
-        "content": {_JSON: {"schema": _nullable(schema)}},
+        "content": {_JSON: {"schema": _nullable(schema), **_example(schema)}},
     }
 
 
@@ -156,9 +156,10 @@ def _schema(model: type[BaseModel], limits: RequestLimits | None) -> dict[str, A
             return [resolved(each) for each in part]
         if not isinstance(part, dict):
             return part
-        if "$ref" in part:
-            return resolved(definitions[part["$ref"].rpartition("/")[2]])
-        return {name: resolved(each) for name, each in part.items()}
+        described = {name: resolved(each) for name, each in part.items()}
+        if (reference := described.pop("$ref", None)) is not None:
+            return resolved(definitions[reference.rpartition("/")[2]]) | described
+        return described
 
     inlined: dict[str, Any] = resolved(schema)
     _forget_titles(inlined)
