@@ -53,11 +53,23 @@ TAGS = st.tuples(
 ).map(lambda parts: "<{}{}>".format(*parts))
 ANYTHING = SOUP | TAGS | st.text(st.characters(codec="utf-8"), max_size=5)
 TEXTS = st.lists(ANYTHING, max_size=12).map("".join)
-FORMS = [
-    *(("/translate", {"format": kind, "stream": s}) for kind in ("text", "html") for s in (0, 1)),
-    ("/v2/translate", {}),
-    ("/v2/translate", {"tag_handling": "html"}),
-    ("/v2/translate", {"tag_handling": "xml"}),
+ROOT = {"source": "de", "target": "en", "beam_size": 1}
+DEEPL = {"source_lang": "DE", "target_lang": "EN", "beam_size": 1}
+FORMATS: list[dict[str, Any]] = [{"format": kind} for kind in ("text", "html")]
+TAGS_OF_DEEPL: list[dict[str, Any]] = [{}, {"tag_handling": "html"}, {"tag_handling": "xml"}]
+Form = tuple[str, str, str, dict[str, Any]]
+"""Method, path, the field of the text, and the other fields."""
+FORMS: list[Form] = [
+    *(
+        ("POST", "/translate", "q", {**ROOT, **f, "stream": s})
+        for f in FORMATS
+        for s in (False, True)
+    ),
+    *(("POST", "/v2/translate", "text", {**DEEPL, **tags}) for tags in TAGS_OF_DEEPL),
+    ("GET", "/translate", "q", {"langpair": "de|en"}),
+    *(("POST", "/translate", "text", {**DEEPL, **tags}) for tags in TAGS_OF_DEEPL),
+    ("POST", "/imme", "text_list", DEEPL),
+    *(("POST", "/language/translate/v2", "q", {**ROOT, **each}) for each in FORMATS),
 ]
 SENTENCES = [f"Satz {number} ist <b>lang</b>. " for number in range(6)]
 PLAIN = [len(each) - len("<b></b>") for each in SENTENCES]
@@ -81,11 +93,15 @@ class Charged:
             characters: int = (await client.get("/v2/usage")).json()["character_count"]
         return characters
 
-    async def letters_and_charge(self, front: str, path: str, fields: dict[str, Any]) -> list[int]:
+    async def letters_and_charge(self, front: str, text: str, form: Form) -> list[int]:
+        method, path, name, others = form
+        listed = path == "/v2/translate" or name == "text_list"
+        fields = {**others, name: [text] if listed else text}
         self.given.clear()
         before = await self.used()
         async with client_of(self.apps[front]) as client:
-            response = await client.post(path, json=fields)
+            sent: dict[str, Any] = {"params" if method == "GET" else "json": fields}
+            response = await client.request(method, path, **sent)
         assert response.status_code in (200, 400, 413), response.text
         letters = "".join(map(ByteTokenizer().decode, self.given))
         return [sum(map(str.isalpha, letters)), await self.used() - before]
@@ -154,17 +170,22 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[asyncio.R
 @pytest.mark.parametrize("front", ["one process", "worker"])
 @given(TEXTS, st.sampled_from(FORMS))
 def test_every_letter_that_a_model_was_given_is_charged(
-    opened: tuple[asyncio.Runner, Charged], front: str, text: str, form: tuple[str, dict[str, Any]]
+    opened: tuple[asyncio.Runner, Charged], front: str, text: str, form: Form
 ) -> None:
     runner, charged = opened
-    path, options = form
-    fields = {"q": text, "source": "de", "target": "en"}
-    if path.startswith("/v2"):
-        fields = {"text": [text], "source_lang": "DE", "target_lang": "EN"}
-    letters, characters = runner.run(
-        charged.letters_and_charge(front, path, fields | options | {"beam_size": 1})
-    )
+    letters, characters = runner.run(charged.letters_and_charge(front, text, form))
     assert letters <= characters <= len(text)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_text_is_charged_in_every_dialect_and_its_tags_only_where_they_are_text(
+    opened: tuple[asyncio.Runner, Charged], form: Form
+) -> None:
+    runner, charged = opened
+    _, path, _, fields = form
+    markup = path == "/imme" or "tag_handling" in fields or fields.get("format") == "html"
+    letters, characters = runner.run(charged.letters_and_charge("worker", "<b>Hund</b> da", form))
+    assert (letters, characters) == ((6, 7) if markup else (8, 14))
 
 
 @pytest.mark.parametrize("front", ["one process", "worker"])

@@ -29,6 +29,7 @@ class Shouted:
     text: str
     truncated: bool
     legs: tuple[()] = ()
+    sentence_count: int = 1
 
 
 class Shouter:
