@@ -74,6 +74,11 @@ def test_a_language_that_is_not_on_offer_is_named_if_it_is_probable(
     assert DETECTOR.unserved(text, ["de", "en", "fr", "zh"]) is None
 
 
+def test_text_with_letters_of_an_offered_language_is_in_no_other() -> None:
+    text = "Il-gvern ħabbar ukoll li se jżid il-pagi minimi għall-ħaddiema."
+    assert DETECTOR.unserved(text, ["en", "mt"]) is None
+
+
 @pytest.mark.parametrize(
     ("text", "target", "source"),
     [

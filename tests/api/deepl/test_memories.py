@@ -147,6 +147,9 @@ async def test_similar_sentences_are_adapted_above_the_threshold_only(
     assert match["source"] == UNITS[1][0]
     assert 75 <= match["score"] < 100
     assert (found["text"], match["use"]) == ("THE nice WOLF sings TODAY", "adapted")
+    thrice = await translated(client, "\n".join([text] * 3), memory)
+    assert thrice["text"] == "\n".join([found["text"]] * 3)
+    assert thrice["translation_memory_matches"] == [match] * 3
     above = await translated(client, text, memory, translation_memory_threshold=99)
     assert above["text"] == text.upper()
     assert "translation_memory_matches" not in above
