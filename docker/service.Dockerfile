@@ -20,18 +20,19 @@ RUN --mount=type=cache,target=/var/cache/pip \
     mkdir service && echo '__version__ = "0"' >service/__init__.py && touch README.md \
     && /opt/pip/bin/pip --python /opt/dragoman/bin/python install --no-compile \
         -c requirements.lock ".[${EXTRA},tracing]" \
-    && /opt/pip/bin/pip --python /opt/dragoman/bin/python uninstall --yes dragoman-translate fonttools
-# fonttools is for PDF, PostScript and TeX; figures are PNG and SVG. Remove other files that the image
-# does not need: tests, samples, training tools, sources in C and Cython; the library for programs in
-# C, of which ONNX Runtime's Python module has a copy of its own; headers, static libraries and a
-# second compiler from CUDA's wheels. Byte-compile the remaining modules, since the file system is
-# read-only at run time.
+    && /opt/pip/bin/pip --python /opt/dragoman/bin/python uninstall --yes dragoman-translate
+# Remove files the image does not need: tests, samples, training tools, sources in C and Cython; the
+# library for programs in C, of which ONNX Runtime's Python module has a copy of its own; all of
+# fonttools but the names of glyphs, as matplotlib needs no more for PNG and SVG; headers, static
+# libraries and a second compiler from CUDA's wheels. Byte-compile the remaining modules, since the
+# file system is read-only at run time.
 RUN cd /opt/dragoman/lib/python3*/site-packages \
     && find . -type d \( -name tests -o -path './nvidia/*/include' \) -prune -exec rm -r {} + \
     && find . -type f \( -name '*.c' -o -name '*.cc' -o -name '*.h' -o -name '*.pyx' -o -name '*.pxd' \) -delete \
     && find . -path './nvidia/*' \( -name '*.a' -o -name '*.alt.so.*' \) -delete \
-    && rm -r matplotlib/mpl-data/sample_data onnx/backend/test \
-        onnxruntime/capi/libonnxruntime.so.* onnxruntime/datasets onnxruntime/quantization onnxruntime/tools onnxruntime/transformers \
+    && find fontTools -mindepth 1 -maxdepth 1 ! \( -name __init__.py -o -name agl.py -o -name misc \) -exec rm -r {} + \
+    && rm -r matplotlib/mpl-data/sample_data onnx/backend/test onnxruntime/capi/libonnxruntime.so.* \
+        onnxruntime/datasets onnxruntime/quantization onnxruntime/tools onnxruntime/transformers \
     && /opt/dragoman/bin/python -m compileall -q -j 0 --invalidation-mode unchecked-hash .
 
 # Our own code, as a layer with only the files it adds to the environment.
