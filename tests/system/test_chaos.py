@@ -177,6 +177,7 @@ def _start_clients(server: Server) -> subprocess.Popen[bytes]:
         "--port": server.port,
         "--clients": CLIENTS,
         "--seconds": SECONDS,
+        "--longest-wait": REQUEST_SECONDS + 10,
         "--key": KEY,
         "--wrong-key": WRONG_KEY,
     }

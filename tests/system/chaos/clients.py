@@ -20,8 +20,6 @@ from tests.system.chaos.wire import Answer, Connection, Gone
 
 NICENESS = 5
 """Nice value: clients must not take processor time from the server."""
-PATIENCE = 60.0
-"""Seconds. A request without an answer by then counts as unanswered."""
 _PAUSE_SECONDS = 0.2
 _HANG_UP_SECONDS = 0.4
 
@@ -52,6 +50,7 @@ class Client:
         tally: Tally,
         *,
         hangs_up: bool,
+        longest_wait: float,
         address: str = "127.0.0.1",
     ) -> None:
         self._port = port
@@ -60,6 +59,7 @@ class Client:
         self._facts = facts
         self._tally = tally
         self._hangs_up = hangs_up
+        self._longest_wait = longest_wait
         self._connection: Connection | None = None
 
     async def run(self, until: float) -> None:
@@ -67,7 +67,7 @@ class Client:
         while time.monotonic() < until:
             request = random_request(self._random, self._facts)
             try:
-                async with asyncio.timeout(PATIENCE):
+                async with asyncio.timeout(self._longest_wait):
                     await (self._hang_up(request) if self._hangs_up else self._complete(request))
             except TimeoutError:
                 self._tally.unanswered += 1
@@ -146,6 +146,7 @@ async def run(options: argparse.Namespace) -> Tally:
                 facts,
                 tally,
                 hangs_up=number % 3 == 0 and not options.patient,
+                longest_wait=options.longest_wait,
                 address=options.address,
             )
             group.create_task(client.run(until))
@@ -161,6 +162,12 @@ def main() -> int:
     parser.add_argument("--key", default="")
     parser.add_argument("--wrong-key", default="")
     parser.add_argument("--address", default="127.0.0.1", help="where the clients are")
+    parser.add_argument(
+        "--longest-wait",
+        type=float,
+        default=60.0,
+        help="seconds after which a request counts as unanswered; more than the service may take",
+    )
     parser.add_argument("--patient", action="store_true", help="no client hangs up")
     parser.add_argument("--exact", action="store_true", help="the model shouts")
     options = parser.parse_args()
