@@ -209,13 +209,15 @@ async def _as_the_service(run: Measured) -> None:
     free, threads, started = free_memory(run.number), _threads(), time.perf_counter()
     path = Path("bundles/general-de-en")
     model = await load_model(path, Settings(device="cuda"), Metrics().observer)
+    group = model.engine
+    assert isinstance(group, EngineGroup)
     run.note(
         "service",
         seconds=time.perf_counter() - started,
         threads=_threads() - threads,
         mebibytes=(free - free_memory(run.number)) >> 20,
-        resident=len(model.engine._preferred),
-        slots=[engine._scheduler.limits.slots for engine in model.engine._engines],
+        resident=len(group._preferred),
+        slots=[engine._scheduler.limits.slots for engine in group._engines],
     )
     await model.close()
 

@@ -41,7 +41,8 @@ from service.api.pages import add_pages
 from service.api.readings import MOST_BYTES, Readings
 from service.catalogue.errors import NotReady
 from service.catalogue.loaded_model import LoadedModel
-from service.catalogue.repository import FoundBundle, ModelRepository
+from service.catalogue.repository import FoundBundle, Loader, ModelRepository
+from service.catalogue.residency import Residency
 from service.document_jobs.jobs import DocumentJobs, DocumentLimits
 from service.document_jobs.work import DocumentWork
 from service.documents import SUPPORTED, DocumentReader
@@ -51,13 +52,14 @@ from service.inspection.translation_store import TranslationStore
 from service.loading.devices import watch_devices
 from service.loading.discovery import discover, for_pair, pairs_of, sources_of
 from service.loading.loader import ObserverFor, announcing, load_model
+from service.loading.on_demand import OnDemandLoader
 from service.loading.reloader import Reloader
-from service.loading.tokenizers import open_tokenizers
+from service.loading.tokenizers import TokenizerCache, open_tokenizers
 from service.observability.logging import configure
 from service.observability.metrics import Metrics
 from service.observability.tracing import SilentTracing, Tracing, TracingUnavailable
 from service.server.preflight import DOCUMENTS
-from service.settings import Settings
+from service.settings import InvalidSetting, Settings
 from service.state.database import FILE_NAME, Database
 from service.state.glossaries import GlossaryStore
 from service.state.keys import KeyStore
@@ -67,6 +69,7 @@ from service.state.suggestions import SuggestionStore
 from service.state.usage import UsageLedger
 from service.text.detection import LinguaDetector
 from service.text.types import LanguagePair
+from service.threads.allocator import resident_bytes
 from service.translation.admission import Admission
 from service.translation.alternatives import AlternativeFinder
 from service.translation.errors import UndetectedLanguage
@@ -109,12 +112,20 @@ def build(
     drain = Drain()
     tracing = open_tracing(settings.tracing)
     detector = LinguaDetector()
-    load_path = partial(_load, load, settings, metrics, prepare=detector.prepare)
-    repository = ModelRepository(
-        partial(discover, settings.bundles),
-        announcing(load_path, metrics.model_loaded),
-        settings.preferred,
-    )
+
+    async def load_path(path: Path) -> LoadedModel:
+        return await load(path, settings, metrics.observer)
+
+    loader: Loader = announcing(load_path, metrics.model_loaded)
+    if settings.model_megabytes:
+        if sys.platform != "linux":
+            raise InvalidSetting("DRAGOMAN_MODEL_MEGABYTES is for Linux, where memory is measured")
+        residency = Residency(settings.model_megabytes << 20, resident_bytes, metrics)
+        loader = OnDemandLoader(
+            settings, residency, loader, metrics.observer, metrics.model_offered
+        )
+    repository = ModelRepository(partial(discover, settings.bundles), loader, settings.preferred)
+    repository.watch(lambda: _prepare(detector, repository))
     reloader = Reloader(repository, metrics, settings.reload_seconds)
     translator = LocalTranslator(repository, Admission(settings.max_queue_tokens), detector)
     state = _State(settings)
@@ -236,10 +247,12 @@ class Front:
 
 
 def build_front(
-    settings: Settings, owner: Path, drain: Drain, open_model: OpenModel = open_tokenizers
+    settings: Settings, owner: Path, drain: Drain, open_model: OpenModel | None = None
 ) -> Front:
     """The translation routes with the decoder of the owner, whose HTTP socket is ``owner``."""
     detector = LinguaDetector()
+    if open_model is None:
+        open_model = TokenizerCache().list if settings.model_megabytes else open_tokenizers
     link = OwnerLink(socket_beside(owner), detector.prepare, open_model, settings.preferred)
     state = _State(settings)
     callers = Callers(policy_of(settings), state.keys)
@@ -308,7 +321,7 @@ class LocalModels:
         self._detector = LinguaDetector()
         self._repository = ModelRepository(
             lambda: [bundle for bundle in self._found() if bundle.name in self._names],
-            lambda bundle: _load(load, settings, self._metrics, bundle.path),
+            lambda bundle: load(bundle.path, settings, self._metrics.observer),
             settings.preferred,
         )
         self.translator = LocalTranslator(self._repository, Admission(sys.maxsize), self._detector)
@@ -398,20 +411,6 @@ def configure_logging(settings: Settings) -> None:
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
 
 
-async def _load(
-    load: LoadModel,
-    settings: Settings,
-    metrics: Metrics,
-    path: Path,
-    prepare: Callable[[Sequence[str]], None] = lambda _: None,
-) -> LoadedModel:
-    model = await load(path, settings, metrics.observer)
-    # Blocks the whole process, even in a thread, so do it while loading rather than serving.
-    directions = model.manifest.directions
-    prepare(sorted({code for each in directions for code in (each.source, each.target)}))
-    return model
-
-
 def limits_of(settings: Settings) -> RequestLimits:
     """The limits of requests in the settings."""
     return RequestLimits(
@@ -478,6 +477,15 @@ async def _cancelled_at_the_end(work: Coroutine[None, None, None]) -> AsyncItera
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+
+
+def _prepare(detector: LinguaDetector, repository: ModelRepository) -> None:
+    """Load the tables of all languages at once: which ones depends on how many there are.
+
+    Blocks the whole process, even in a thread, so this is done before requests are served.
+    """
+    directions = [each for model, _ in repository.bundles() for each in model.manifest.directions]
+    detector.prepare(sorted({code for each in directions for code in (each.source, each.target)}))
 
 
 async def _watch(settings: Settings, metrics: Metrics, loaded: asyncio.Event) -> None:

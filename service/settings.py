@@ -128,6 +128,12 @@ class Settings(BaseModel):
         description="processes that speak HTTP and process texts in front of the one that decodes; "
         "0 does all in one",
     )
+    model_megabytes: int = Field(
+        default=0,
+        ge=0,
+        description="memory for models on the CPU, which are then loaded by their first request "
+        "and unloaded when idle if others need it; 0 loads all models at start",
+    )
     cache_megabytes: int = Field(
         default=0,
         ge=0,

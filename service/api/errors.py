@@ -9,7 +9,13 @@ from dataclasses import dataclass
 from http import HTTPStatus
 
 from service.catalogue.attention_reader import TargetTooLong
-from service.catalogue.errors import NotReady, UnknownLanguage, UnknownModel, UnsupportedPair
+from service.catalogue.errors import (
+    ModelMemoryFull,
+    NotReady,
+    UnknownLanguage,
+    UnknownModel,
+    UnsupportedPair,
+)
 from service.document_jobs.types import (
     DocumentJobError,
     DocumentNotFound,
@@ -175,6 +181,7 @@ REFUSALS: dict[type[Exception], Refusal] = {
     Overloaded: Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "rejected", "overloaded"),
     ShuttingDown: Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "rejected", "draining"),
     NotReady: Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "rejected", "model_unloaded"),
+    ModelMemoryFull: Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "rejected", "overloaded"),
     DeadlineExceeded: Refusal(HTTPStatus.GATEWAY_TIMEOUT, "timeout", "deadline"),
     EngineStopped: Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "error", "model_unloaded"),
     MarkupLost: Refusal(HTTPStatus.INTERNAL_SERVER_ERROR, "error", "internal"),

@@ -32,6 +32,17 @@ class TargetTooLong(SentenceTooLong):
         self.limit = limit
 
 
+def check_lengths(
+    limits: SentenceLimits, source_ids: tuple[int, ...], target_ids: tuple[int, ...]
+) -> None:
+    """Raises ``SentenceTooLong`` or ``TargetTooLong`` above the lengths of a model."""
+    if len(source_ids) > limits.source_length:
+        raise SentenceTooLong(len(source_ids), limits.source_length)
+    # A truncated translation may have one more.
+    if len(target_ids) > limits.target_length - 1:
+        raise TargetTooLong(len(target_ids) + 1, limits.target_length)
+
+
 class AttentionReader:
     """Runs teacher forcing on one sentence at a time. Owns and closes its model."""
 
@@ -42,17 +53,9 @@ class AttentionReader:
         self._thread = ThreadPoolExecutor(1, "attention", initializer=lower_thread_priority)
         self._closed = False
 
-    @property
-    def longest_target(self) -> int:
-        """The most tokens of a target. A truncated translation may have one more."""
-        return self._limits.target_length - 1
-
     def check(self, source_ids: tuple[int, ...], target_ids: tuple[int, ...]) -> None:
         """Raises ``SentenceTooLong`` or ``TargetTooLong`` if ``read`` would."""
-        if len(source_ids) > self._limits.source_length:
-            raise SentenceTooLong(len(source_ids), self._limits.source_length)
-        if len(target_ids) > self.longest_target:
-            raise TargetTooLong(len(target_ids) + 1, self._limits.target_length)
+        check_lengths(self._limits, source_ids, target_ids)
 
     async def read(
         self, source_ids: tuple[int, ...], target_ids: tuple[int, ...], caller: str = ""

@@ -60,8 +60,23 @@ class NotReady(TranslationError):
         self.retry_after = retry_after
 
 
+class ModelMemoryFull(NotReady):
+    """A model is not in memory, and the models in use leave too little for it."""
+
+    def __init__(self, model: str, size: int, limit: int) -> None:
+        """``size`` and ``limit`` in bytes."""
+        super().__init__(
+            f"the model {model} needs about {megabytes(size)} MB of the {megabytes(limit)} MB "
+            "for models, and too much of them is in use; repeat the request in a moment"
+        )
+
+
 class ModelReplaced(Exception):
     """This version of a model is no longer on offer; the request has to be prepared again."""
+
+
+def megabytes(size: int) -> int:
+    return -(-size // (1 << 20))
 
 
 def _named(code: str) -> str:

@@ -5,16 +5,18 @@ One model may translate in several directions on one engine; ``DirectedModel`` i
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from models.bundle.manifest import Direction, Manifest, Precision
 from models.bundle.tokenizer import Span, UnknownToken
 from models.text import visible, visible_origins
-from service.catalogue.attention_reader import AttentionReader
 from service.catalogue.result_cache import ResultCache
 from service.catalogue.vocabulary import Vocabulary
-from service.engine.group import EngineGroup
+from service.engine.types import DEFAULT_ORIGIN, Decoded, DecodingOptions, Origin
+from service.runtime.backend import AttentionMaps
 from service.text.types import LanguagePair
 
 _INVISIBLE = "a\u00a0b\u00ad"
@@ -50,17 +52,63 @@ class Tokenizers(Protocol):
     def target(self) -> Tokenizer: ...
 
 
+class ModelEngine(Protocol):
+    """See ``service.engine.group``."""
+
+    @property
+    def alive(self) -> bool: ...
+
+    @property
+    def complete(self) -> bool: ...
+
+    @property
+    def lost(self) -> bool: ...
+
+    @property
+    def devices(self) -> tuple[str, ...]: ...
+
+    async def decode(
+        self,
+        source_ids: tuple[int, ...],
+        options: DecodingOptions,
+        origin: Origin = DEFAULT_ORIGIN,
+    ) -> Decoded: ...
+
+    def gathering(self) -> AbstractContextManager[None]: ...
+
+    async def close(self) -> None: ...
+
+
+class ModelAttention(Protocol):
+    """See ``service.catalogue.attention_reader``."""
+
+    def check(self, source_ids: tuple[int, ...], target_ids: tuple[int, ...]) -> None: ...
+
+    async def read(
+        self, source_ids: tuple[int, ...], target_ids: tuple[int, ...], caller: str = ""
+    ) -> AttentionMaps: ...
+
+    async def close(self) -> None: ...
+
+
+async def _opened() -> None:
+    pass
+
+
 @dataclass(eq=False, slots=True)
 class LoadedModel:
-    """A verified model that can be leased."""
+    """A model that can be leased: verified and in memory, or loaded when it is used."""
 
     manifest: Manifest
     precision: Precision
     tokenizers: Tokenizers
-    engine: EngineGroup
-    attention: AttentionReader
+    engine: ModelEngine
+    attention: ModelAttention
     results: ResultCache
     leases: int = 0
+    open_tokenizers: Callable[[], Awaitable[None]] = _opened
+    """Awaited before texts are read, so that opening tokenizers does not block the event loop.
+    Raises ``NotReady`` if they cannot be opened."""
     _vocabulary: Vocabulary | None = field(default=None, init=False, repr=False)
     _normalises: bool | None = field(default=None, init=False, repr=False)
 
@@ -92,6 +140,10 @@ class LoadedModel:
             source = self.tokenizers.source
             self._normalises = source.decode(source.encode(_INVISIBLE)) == _INVISIBLE
         return self._normalises
+
+    def forget_vocabulary(self) -> None:
+        """Free what ``vocabulary`` has made."""
+        self._vocabulary = None
 
     async def close(self) -> None:
         """Stop the engine and the attention reader; pending calls fail with ``EngineStopped``."""

@@ -106,6 +106,8 @@ class ModelRepository:
         route = self.catalogue.route(pair, name)
         # Both directions of a pivot route may belong to one model.
         async with self.held([directed.model for directed in route]):
+            for directed in route:
+                await directed.model.open_tokenizers()
             yield route
 
     def leased(self, model: LoadedModel) -> AsyncExitStack:

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from service.catalogue.errors import ModelMemoryFull
 from service.catalogue.repository import ModelRepository
 from service.document_jobs.types import EqualLanguages
 from service.documents import DocumentReader, Languages, ReadDocument, translate_document
@@ -122,7 +123,7 @@ class DocumentWork:
             try:
                 translations = await self._translator.translate(request, origin=order.origin)
                 break
-            except Overloaded as error:
+            except (Overloaded, ModelMemoryFull) as error:
                 # Waiting preserves the batches that are already translated.
                 await asyncio.sleep(error.retry_after)
         for text, translation in zip(texts, translations, strict=True):

@@ -120,13 +120,8 @@ def open_bundle(path: Path, settings: Settings) -> OpenedBundle:
     """Verify a bundle and load it. Blocks; raises ``InvalidBundle``."""
     bundle = Bundle.open(path)
     manifest = bundle.manifest
-    if manifest.decoding.beam_size > settings.max_beam_size:
-        raise InvalidBundle(
-            f"{path} decodes with beam_size {manifest.decoding.beam_size}; "
-            f"the service is set to at most {settings.max_beam_size}"
-        )
+    device, precision = placed(path, manifest, settings)
     try:
-        device, precision = place(manifest, settings, available_device(settings.device))
         gpus = chosen_gpus(settings.gpus) if device == "cuda" else []
     except DeviceUnavailable as error:
         raise InvalidBundle(f"{path} cannot be loaded: {error}") from error
@@ -325,15 +320,7 @@ def announcing(
         model = await load(bundle.path)
         seconds = time.perf_counter() - started
         manifest = model.manifest
-        facts = {
-            "model": model.name,
-            "version": manifest.version,
-            "source": ",".join(dict.fromkeys(d.source for d in manifest.directions)),
-            "target": ",".join(dict.fromkeys(d.target for d in manifest.directions)),
-            "precision": model.precision,
-            "sha256": hashlib.sha256(manifest.to_json().encode()).hexdigest(),
-        }
-        announce(facts, seconds)
+        announce(facts_of(model), seconds)
         logger.info(
             "model loaded",
             extra={
@@ -347,6 +334,19 @@ def announcing(
         return model
 
     return loader
+
+
+def facts_of(model: LoadedModel) -> dict[str, str]:
+    """The labels of ``nmt_model_info`` for a model."""
+    manifest = model.manifest
+    return {
+        "model": model.name,
+        "version": manifest.version,
+        "source": ",".join(dict.fromkeys(d.source for d in manifest.directions)),
+        "target": ",".join(dict.fromkeys(d.target for d in manifest.directions)),
+        "precision": model.precision,
+        "sha256": hashlib.sha256(manifest.to_json().encode()).hexdigest(),
+    }
 
 
 async def _in_thread(work: Callable[[], OpenedBundle]) -> OpenedBundle:
@@ -439,6 +439,19 @@ def _log_prob(
     """Mean log-probability of the tokens of a target and of ``eos``."""
     maps = attention.run(source_ids, (*prefix, *target_ids))
     return float(maps.log_probs_T[len(prefix) :].mean())
+
+
+def placed(path: Path, manifest: Manifest, settings: Settings) -> tuple[Device, Precision]:
+    """Device and precision of a bundle on this machine; raises ``InvalidBundle``."""
+    if manifest.decoding.beam_size > settings.max_beam_size:
+        raise InvalidBundle(
+            f"{path} decodes with beam_size {manifest.decoding.beam_size}; "
+            f"the service is set to at most {settings.max_beam_size}"
+        )
+    try:
+        return place(manifest, settings, available_device(settings.device))
+    except DeviceUnavailable as error:
+        raise InvalidBundle(f"{path} cannot be loaded: {error}") from error
 
 
 def place(manifest: Manifest, settings: Settings, available: Device) -> tuple[Device, Precision]:

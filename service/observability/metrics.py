@@ -197,6 +197,17 @@ class Metrics:
             _LOAD_SECONDS,
             "model",
         )
+        self.model_load_failures = counter(
+            "nmt_model_load_failures_total", "Loads on demand that failed.", "model"
+        )
+        self.model_evictions = counter(
+            "nmt_model_evictions_total", "Idle models unloaded to make room for others.", "model"
+        )
+        self.model_resident_bytes = gauge(
+            "nmt_model_resident_bytes",
+            "Growth of the process at the load of a model that is loaded on demand.",
+            "model",
+        )
         self.reloads = counter(
             "nmt_reloads_total",
             "Reloads of the bundle directory, by outcome.",
@@ -267,16 +278,30 @@ class Metrics:
         self.store_bytes.set(size)
         self.store_evictions.inc(evicted)
 
-    def model_loaded(self, facts: Mapping[str, str], seconds: float) -> None:
+    def model_offered(self, facts: Mapping[str, str]) -> None:
         """Publish a model's facts, which are labels, in place of those of its predecessor."""
-        model = facts["model"]
-        self.model_unloaded(model)
+        self.model_unloaded(facts["model"])
         self.model_info.labels(**facts).set(1)
-        self.model_load_seconds.labels(model).observe(seconds)
+
+    def model_loaded(self, facts: Mapping[str, str], seconds: float) -> None:
+        """Publish a model's facts and count its load."""
+        self.model_offered(facts)
+        self.model_load_seconds.labels(facts["model"]).observe(seconds)
+
+    def model_resident(self, model: str, size: int) -> None:
+        """Report the memory of a model that is loaded on demand, in bytes; 0 once unloaded."""
+        self.model_resident_bytes.labels(model).set(size)
+
+    def model_evicted(self, model: str) -> None:
+        self.model_evictions.labels(model).inc()
+
+    def model_load_failed(self, model: str) -> None:
+        self.model_load_failures.labels(model).inc()
 
     def model_unloaded(self, model: str) -> None:
         """Remove the facts of ``model``. Its counters stay, as Prometheus expects."""
-        self.model_info.remove_by_labels({"model": model})
+        for gauge in (self.model_info, self.model_resident_bytes):
+            gauge.remove_by_labels({"model": model})
 
     def reloaded(self, outcome: ReloadOutcome, failed: int) -> None:
         """Record the end of a reload; ``failed`` bundles could not be loaded."""

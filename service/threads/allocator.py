@@ -1,9 +1,11 @@
-"""Settings of the glibc allocator against memory fragmentation."""
+"""Settings of the glibc allocator against memory fragmentation, and resident memory."""
 
 from __future__ import annotations
 
 import ctypes
+import os
 import sys
+from pathlib import Path
 
 _ARENAS = 2
 _M_ARENA_MAX = -8
@@ -27,3 +29,13 @@ def give_memory_back() -> None:
     """
     if sys.platform == "linux" and (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)):
         trim(0)
+
+
+def resident_bytes() -> int:
+    """Resident memory of this process without free heap pages, which are returned first. Blocks.
+
+    Raises ``OSError`` on systems without ``/proc``.
+    """
+    give_memory_back()
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")

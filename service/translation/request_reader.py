@@ -197,6 +197,7 @@ class RequestReader:
         self, marked: Sequence[MarkedText], directed: DirectedModel, job: Job, caller: str = ""
     ) -> list[Text]:
         """The texts as tokenised sentences; raises the errors of ``prepare``."""
+        await directed.model.open_tokenizers()
         if job.prefix:
             # Short texts are prepared on the event loop, where the vocabulary must not be made.
             await asyncio.to_thread(directed.model.vocabulary)

@@ -17,7 +17,6 @@ from service.api.draining import Drain
 from service.api.middleware import with_single_slashes
 from service.bootstrap import build_front
 from service.helpers.program import die_with
-from service.loading.tokenizers import open_tokenizers
 from service.observability.logging import configure
 from service.server.http_protocol import PatientProtocol
 from service.server.process import prepare_process, spare_what_stays
@@ -65,7 +64,7 @@ class WorkerApp:
         settings: Settings,
         owner: Path,
         drain: Drain,
-        open_model: OpenModel = open_tokenizers,
+        open_model: OpenModel | None = None,
     ) -> None:
         self.proxy = Proxy(owner)
         self.front = build_front(settings, owner, drain, open_model)

@@ -41,7 +41,7 @@ async def worker_of(
     settings: Settings,
     owner: Path,
     drain: Drain | None = None,
-    open_model: OpenModel = open_shouting,
+    open_model: OpenModel | None = open_shouting,
 ) -> AsyncIterator[tuple[WorkerApp, httpx.AsyncClient]]:
     """A worker that has taken the owner's offer, and a client of it."""
     app = WorkerApp(settings, owner, drain or Drain(), open_model)
