@@ -279,6 +279,7 @@ class CudaExchange(Exchange):
         self._copy(self._pinned, self.address, size, _TO_HOST)
 
     def close(self) -> None:
+        super().close()
         if self._pinned:
             self._memory.wait()
             self._memory.free(self.address)

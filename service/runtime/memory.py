@@ -50,7 +50,6 @@ class Exchange:
         if size > len(self.host):
             self.close()
             self._allocate(2 * size)
-            self.holder = None
 
     def view(self, offset: int, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
         """The array at an offset of the host's block."""
@@ -64,6 +63,8 @@ class Exchange:
 
     def close(self) -> None:
         """Free the block. Arrays in it may not be used afterwards."""
+        # A holder refers to the block, and only the garbage collector would free both.
+        self.holder = None
 
     def _allocate(self, size: int) -> None:
         block = np.zeros(size + ALIGNMENT, np.uint8)

@@ -17,9 +17,11 @@ from service.bootstrap import Service, running
 from service.catalogue.loaded_model import LoadedModel
 from service.loading.loader import ObserverFor, load_model
 from service.loading.tokenizers import OnDemandTokenizers, TokenizerCache
+from service.observability.metrics import Metrics
 from service.settings import Settings
 from service.workers.owner_link import socket_beside
 from tests.support.asgi import client_of
+from tests.support.cycles import without_cycles
 from tests.support.fronts import worker_of
 from tests.support.networks import NETWORKS, random_network, write_bundle
 from tests.support.worker_processes import owned
@@ -240,3 +242,11 @@ async def test_only_the_tokenizers_used_last_and_those_of_loaded_models_stay_ope
     assert (first._opened, second._opened is None, loaded.source) == (None, False, own.source)
     assert first.source.encode("w5 w6") == own.source.encode("w5 w6")
     assert (first._opened is None, second._opened) == (False, None)
+
+
+async def test_closed_model_is_freed_without_the_garbage_collector(bundles: Path) -> None:
+    settings, observer = settings_of(bundles), Metrics().observer
+    path = bundles / "de-en"
+    await (await load_model(path, settings, observer)).close()
+    with without_cycles():
+        await (await load_model(path, settings, observer)).close()
