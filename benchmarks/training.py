@@ -37,6 +37,7 @@ from training.data.batching import BatchLoader
 from training.data.portions import Amount, PortionLoader
 from training.data.prefetch import Prefetcher
 from training.data.shards import Shards
+from training.loop.distributed import own_device
 from training.loop.execution import Execution
 from training.loop.learner import Learner
 from training.loop.throughput import training_flops
@@ -105,7 +106,7 @@ class Step:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
-    device = torch.device(options.device)
+    device = own_device(torch.device(options.device))
     if options.threads:
         torch.set_num_threads(options.threads)
     with tempfile.TemporaryDirectory() as directory:
@@ -215,7 +216,7 @@ def _steps(options: argparse.Namespace, directory: Path) -> list[Step]:
 
 
 def _step(name: str, recomputing: bool, options: argparse.Namespace, directory: Path) -> Step:
-    device = torch.device(options.device)
+    device = own_device(torch.device(options.device))
     if options.threads:
         torch.set_num_threads(options.threads)
     size = SIZES[name]
