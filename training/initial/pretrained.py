@@ -84,13 +84,17 @@ class PretrainedRun:
             )
         return TransformerConfig(**document["config"]), document["network"]
 
-    def _prepared_recipe(self) -> Recipe:
+    def require_prepared(self) -> None:
+        """Raise ``InvalidRecipe`` if the run has not been prepared."""
         if not self.run.recipe.exists() or not self.run.data.is_dir():
             raise InvalidRecipe(
                 f"recipe {self.recipe.name!r} starts from the run {self.recipe.initial!r}, and "
                 f"{self.path} has not been prepared; run `python -m training run "
                 f"{self.recipe.initial}` first"
             )
+
+    def _prepared_recipe(self) -> Recipe:
+        self.require_prepared()
         return Recipe.from_dict(json.loads(self.run.recipe.read_text(encoding="utf-8")))
 
 
@@ -164,12 +168,14 @@ def find_pretrained(recipe: Recipe, run: RunDirectory, bundles: Path) -> Pretrai
     """The run beside ``run`` that ``recipe.initial`` names, or else the bundle.
 
     A bundle is named by its name in ``bundles``, or by its path. Raises ``InvalidRecipe`` if there
-    is neither, and ``InvalidBundle`` if the bundle is damaged.
+    is neither or the run has not been prepared, and ``InvalidBundle`` if the bundle is damaged.
     """
     assert recipe.initial is not None
     beside = run.path.parent / recipe.initial
     if beside.is_dir() and not (beside / MANIFEST).exists():
-        return PretrainedRun(recipe, RunDirectory(beside))
+        found = PretrainedRun(recipe, RunDirectory(beside))
+        found.require_prepared()
+        return found
     try:
         bundle = find_translator(recipe.initial, bundles)
     except NoTranslator as error:

@@ -206,6 +206,10 @@ def test_run_beside_is_preferred_to_a_bundle_of_the_same_name(
     run, bundles = RunDirectory(tmp_path / "second"), bundle.path.parent
     assert isinstance(find_pretrained(from_first(), run, bundles), PretrainedBundle)
     (tmp_path / "first").mkdir()
+    with pytest.raises(InvalidRecipe, match="not been prepared"):
+        find_pretrained(from_first(), run, bundles)
+    RunDirectory(tmp_path / "first").data.mkdir()
+    RunDirectory(tmp_path / "first").recipe.touch()
     assert isinstance(find_pretrained(from_first(), run, bundles), PretrainedRun)
     # A bundle in the directory of runs is still a bundle.
     assert isinstance(
