@@ -28,6 +28,8 @@ def schemathesis(url: str, directory: Path, *arguments: str, without: str = REPL
     command = ["-m", "schemathesis.cli", "run", f"{url}/openapi.json"]
     command += ["--checks", "all", "--exclude-checks", without, "--continue-on-failure"]
     command += ["--generation-deterministic", "--no-color", "--request-timeout", "60"]
+    # A guard against hanging requests, which a busy machine does not reach.
+    command += ["--max-response-time", "60"]
     command += ["--generation-with-security-parameters", "false", *arguments]
     environment = {
         **os.environ,
