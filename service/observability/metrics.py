@@ -282,6 +282,9 @@ class Metrics:
         """Publish a model's facts, which are labels, in place of those of its predecessor."""
         self.model_unloaded(facts["model"])
         self.model_info.labels(**facts).set(1)
+        # An increase is seen only in a series that exists before.
+        for counter in (self.model_load_failures, self.model_evictions):
+            counter.labels(facts["model"])
 
     def model_loaded(self, facts: Mapping[str, str], seconds: float) -> None:
         """Publish a model's facts and count its load."""

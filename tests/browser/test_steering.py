@@ -19,9 +19,9 @@ def open_words(visit: Visit, word: str) -> None:
 
 def test_word_chosen_by_mouse_is_marked_and_the_rest_follows(visit: Visit) -> None:
     before = visit.translated()
-    open_words(visit, "men")
+    open_words(visit, "playing")
     query = visit.requests_to("/alternatives")[-1].post_data_json
-    assert query["position"] == before.index("men")
+    assert query["position"] == before.index("playing")
     response = visit.page.request.post(f"{visit.address}alternatives", data=query)
     alternatives = response.json()["alternatives"]
     options = visit.find(".likely")
@@ -38,7 +38,7 @@ def test_word_chosen_by_mouse_is_marked_and_the_rest_follows(visit: Visit) -> No
     assert options.locator(".quiet").all_inner_texts() == [
         f"{round(share * 100)} %" for share in shares
     ]
-    other = next(i for i, each in enumerate(alternatives) if each["word"] != "men")
+    other = next(i for i, each in enumerate(alternatives) if each["word"] != "playing")
     options.nth(other).click()
     expect(visit.find("#target-text")).to_have_text(alternatives[other]["translation"])
     assert visit.marked("chosen") == [alternatives[other]["word"]]

@@ -83,6 +83,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
     (bundles / MODEL).symlink_to(ROOT / "bundles" / MODEL)
     settings: dict[str, Any] = {
         "slots": 4,
+        "model_megabytes": 4_096,
         "threads": 1,
         "max_queue_tokens": 20_000,
         "reload_seconds": 1,

@@ -71,7 +71,7 @@ def test_general_text_is_sampled_and_tested_apart(tmp_path: Path) -> None:
 def test_the_recipe_has_the_network_and_vocabulary_of_the_bundle() -> None:
     own = Divided(train=1_000, valid=100, test=200, words=20_000)
     recipe = recipe_for("mine", Bundle.open(COMMITTED), ("de", "en"), own, own)
-    assert (recipe.network.width, recipe.network.encoder_layers) == (256, 6)
+    assert (recipe.network.width, recipe.network.encoder_layers) == (320, 8)
     assert recipe.vocabulary.inherited
     assert recipe.budget.steps == 80  # 1.25 epochs of 64 batches
     assert recipe.data.held_out == ("own/test", "own/valid", "general/test")
