@@ -254,18 +254,18 @@ def run(
     A shape that cannot be captured runs without, then and later.
     """
     try:
-        if not isinstance(options, Captured):
-            session.run_with_iobinding(binding, options)
-            return
+        chosen = options.options if isinstance(options, Captured) else options
         try:
-            session.run_with_iobinding(binding, options.options)
+            session.run_with_iobinding(binding, chosen)
         except Exception as error:
             failure = _CAPTURE_FAILED.search(str(error))
-            if options.options is options.plain or failure is None:
+            if failure is None:
                 raise
-            logger.warning("a batch runs without a captured graph: %s", failure[0])
-            options.options = options.plain
-            session.run_with_iobinding(binding, options.plain)
+            # A run that captures nothing may report the failure of the capture before it.
+            if isinstance(options, Captured):
+                logger.warning("a batch runs without a captured graph: %s", failure[0])
+                chosen = options.options = options.plain
+            session.run_with_iobinding(binding, chosen)
     except Exception as error:
         if any(words in str(error) for words in _NO_MEMORY):
             raise MemoryError(str(error)) from error

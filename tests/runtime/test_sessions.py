@@ -219,6 +219,20 @@ def test_shape_whose_capture_fails_runs_without_then_and_later() -> None:
     assert ran == ["captured", "plain", "plain"]
 
 
+def test_run_that_reports_the_failed_capture_before_it_is_repeated() -> None:
+    said = ["CUDA failure 901: operation failed due to a previous error ;", "another fault"]
+
+    class Session:
+        def run_with_iobinding(self, *_: object) -> None:
+            if len(said) > 1:
+                raise RuntimeError(said.pop(0))
+
+    sessions.run(cast(Any, Session()), cast(Any, None), cast(Any, "plain"))
+    said *= 2
+    with pytest.raises(RuntimeError, match="another fault"):
+        sessions.run(cast(Any, Session()), cast(Any, None), cast(Any, "plain"))
+
+
 def test_session_on_a_gpu_names_its_attention_kernels_and_most_of_the_free_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
