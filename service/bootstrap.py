@@ -39,6 +39,7 @@ from service.api.metering import (
 from service.api.openapi import add_document
 from service.api.pages import add_pages
 from service.api.readings import MOST_BYTES, Readings
+from service.catalogue.catalogue import Catalogue
 from service.catalogue.errors import NotReady
 from service.catalogue.loaded_model import LoadedModel
 from service.catalogue.repository import FoundBundle, Loader, ModelRepository
@@ -484,8 +485,7 @@ def _prepare(detector: LinguaDetector, repository: ModelRepository) -> None:
 
     Blocks the whole process, even in a thread, so this is done before requests are served.
     """
-    directions = [each for model, _ in repository.bundles() for each in model.manifest.directions]
-    detector.prepare(sorted({code for each in directions for code in (each.source, each.target)}))
+    detector.prepare(Catalogue(tuple(model for model, _ in repository.bundles())).codes)
 
 
 async def _watch(settings: Settings, metrics: Metrics, loaded: asyncio.Event) -> None:

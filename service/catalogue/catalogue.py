@@ -39,10 +39,14 @@ class Catalogue:
         return tuple(sorted({pair.target for pair in self._by_pair}))
 
     @cached_property
+    def codes(self) -> tuple[str, ...]:
+        """The codes of all source and target languages."""
+        return tuple(sorted({*self.sources, *self.targets}))
+
+    @cached_property
     def languages(self) -> tuple[Language, ...]:
         """All source and target languages, sorted by name."""
-        codes = {*self.sources, *self.targets}
-        languages = (Language(c, display_name(c), self.targets_of(c)) for c in codes)
+        languages = (Language(c, display_name(c), self.targets_of(c)) for c in self.codes)
         return tuple(sorted(languages, key=lambda language: language.name))
 
     def targets_of(self, source: str) -> tuple[str, ...]:
@@ -74,7 +78,7 @@ class Catalogue:
             return (direct,)
         routes = [
             (first, second)
-            for pivot in sorted(self._direct(pair.source), key=lambda code: (code != "en", code))
+            for pivot in in_pivot_order(self._direct(pair.source))
             if (first := self._directed_model(LanguagePair(pair.source, pivot)))
             and (second := self._directed_model(LanguagePair(pivot, pair.target)))
         ]
@@ -94,7 +98,7 @@ class Catalogue:
 
         The code of a region is its language, if no variant of that is on offer.
         """
-        return _known(code, {*self.sources, *self.targets}, getattr(self, side))
+        return _known(code, self.codes, getattr(self, side))
 
     def pair(self, source: str, target: str) -> LanguagePair:
         """The pair of two codes in any spelling. A language may be paired with itself.
@@ -133,6 +137,11 @@ class Catalogue:
         return next((w for w in fitting if w.model.engine.alive), fitting[0] if fitting else None)
 
 
+def in_pivot_order(codes: Iterable[str]) -> list[str]:
+    """Languages in the order in which they are tried as pivots."""
+    return sorted(codes, key=lambda code: (code != "en", code))
+
+
 def rank(
     manifest: Manifest, pair: LanguagePair, preferred: Sequence[str]
 ) -> tuple[int, float, str]:
@@ -142,7 +151,7 @@ def rank(
     return place, -(manifest.score(pair.source, pair.target) or 0.0), name
 
 
-def _known(code: str, languages: set[str], offered: Iterable[str]) -> str:
+def _known(code: str, languages: Sequence[str], offered: Iterable[str]) -> str:
     try:
         language = canonical(code)
     except ValueError as error:

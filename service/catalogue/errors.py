@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 
 from models.bundle.languages import display_name
 from service.text.errors import TranslationError
@@ -77,6 +78,11 @@ class ModelReplaced(Exception):
 
 def megabytes(size: int) -> int:
     return -(-size // (1 << 20))
+
+
+def without_directory(reason: str, bundle: Path) -> str:
+    """A reason for clients, who do not see the directories of the server."""
+    return reason.replace(str(bundle), bundle.name)
 
 
 def _named(code: str) -> str:

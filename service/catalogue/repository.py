@@ -18,7 +18,7 @@ from pathlib import Path
 
 from models.bundle.manifest import InvalidBundle
 from service.catalogue.catalogue import Catalogue, Route
-from service.catalogue.errors import ModelReplaced, NotReady
+from service.catalogue.errors import ModelReplaced, NotReady, without_directory
 from service.catalogue.loaded_model import LoadedModel
 from service.text.types import LanguagePair
 
@@ -264,8 +264,8 @@ def _unchanged(
 
 
 def _reason(bundle: FoundBundle, error: Exception) -> str:
-    """The reason for clients, who do not see the directories of the server; the log has them."""
+    """The reason for clients; the log has the directories, too."""
     expected = isinstance(error, InvalidBundle | OSError)
     logger.error("bundle %s is not offered: %s", bundle.name, error, exc_info=not expected)
     reason = str(error) if expected else f"{type(error).__name__}: {error}"
-    return reason.replace(str(bundle.path), bundle.name)
+    return without_directory(reason, bundle.path)

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Never, Protocol
 
 from service.commands.command import CommandFailed, message_of
-from service.commands.inputs import Item
-from service.commands.terminal import say
+from service.commands.inputs import Item, replaceable
+from service.commands.terminal import say, shows_progress
 
 if TYPE_CHECKING:
     from tqdm import tqdm
@@ -47,9 +47,8 @@ async def translate_documents(
     """
     from service.commands.errors import REPORTED
 
-    shown = sys.stderr.isatty() if options.progress is None else options.progress
     failed = 0
-    bar = _bar(len(items), shown=shown)
+    bar = _bar(len(items), shown=shows_progress(options))
     try:
         async with opened() as translations:
             for number, item in enumerate(items):
@@ -93,12 +92,10 @@ def _bar(count: int, *, shown: bool) -> tqdm[Never]:
 
 def _write(path: Path, content: bytes) -> None:
     """Publish a file by a rename, so that an interruption leaves no part of one."""
-    if path.exists() and not path.is_file():
-        # A pipe or a device has no name to replace.
+    target = replaceable(path)
+    if target is None:
         path.write_bytes(content)
         return
-    # The target of a symbolic link is replaced, not the link.
-    path = path.resolve()
-    unfinished = path.with_name(f".{path.name}.unfinished")
+    unfinished = target.with_name(f".{target.name}.unfinished")
     unfinished.write_bytes(content)
-    os.replace(unfinished, path)
+    os.replace(unfinished, target)

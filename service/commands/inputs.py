@@ -48,6 +48,14 @@ def found(options: argparse.Namespace) -> Phrase | list[Item]:
     return _checked(items, options)
 
 
+def replaceable(path: Path) -> Path | None:
+    """The file that a rename replaces: the target of a symbolic link, not the link.
+
+    ``None`` for a pipe or a device, which is written in sequence.
+    """
+    return None if path.exists() and not path.is_file() else path.resolve()
+
+
 def _phrase(given: list[str], options: argparse.Namespace) -> Phrase:
     if options.output is not None:
         raise CommandFailed(

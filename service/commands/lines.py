@@ -23,7 +23,7 @@ import service
 from dragoman import DragomanError
 from models.bundle.bundle import MANIFEST
 from models.bundle.languages import display_name
-from service.bootstrap import LocalModels, configure_logging, local_translator
+from service.bootstrap import LocalModels, local_translator
 from service.bulk.job import translate_blocks
 from service.bulk.journal import Progress, Remarks
 from service.bulk.output import Output, ResumableFile, Stream
@@ -33,15 +33,14 @@ from service.bulk.source import Source
 from service.bulk.translating import BlockTranslator, TextTranslator
 from service.commands.command import CommandFailed, language
 from service.commands.formats import described, format_of
-from service.commands.inputs import STANDARD, Item
-from service.commands.local import decoding_of, local_settings
+from service.commands.inputs import STANDARD, Item, replaceable
+from service.commands.local import decoding_of, prepared_settings
 from service.commands.remote import RemoteTranslations
-from service.commands.terminal import say
+from service.commands.terminal import say, shows_progress
 from service.engine.errors import SentenceTooLong
 from service.engine.types import Origin
 from service.loading.discovery import discover, for_pair
 from service.runtime.sessions import available_device
-from service.server.process import prepare_process
 from service.settings import Settings
 from service.text.errors import TranslationError
 from service.text.types import LanguagePair
@@ -82,8 +81,7 @@ class _Job:
         options, rows = self.options, format_of(self.options, self.item)
         to_a_file = self.blocks is None
         found = self.blocks or blocks(self.source, rows, _IN_A_FILE, progress.place)
-        shown = sys.stderr.isatty() if options.progress is None else options.progress
-        bar = Bar(sys.stderr if shown else None, self.source.size)
+        bar = Bar(sys.stderr if shows_progress(options) else None, self.source.size)
         with closing(bar):
             async with self._translator() as translator:
                 translate = BlockTranslator(
@@ -168,9 +166,7 @@ def translate_lines(item: Item, options: argparse.Namespace) -> None:
     target = _target(item.target)
     settings = None
     if not options.url:
-        settings = local_settings(options, cached=target is None)
-        prepare_process()
-        configure_logging(settings)
+        settings = prepared_settings(options, cached=target is None)
     decoding_of(options)
     with closing(Source(item.source, compressed=_compressed(options, "in"))) as source:
         compressed = _compressed(options, "out")
@@ -282,11 +278,7 @@ def _compressed(options: argparse.Namespace, side: str) -> bool | None:
 
 def _target(name: str) -> Path | None:
     """The file to publish when complete; ``None`` for a sequential output such as a pipe."""
-    path = Path(name)
-    if name == STANDARD or (path.exists() and not path.is_file()):
-        return None
-    # Replace the target of a symbolic link, not the link.
-    return path.resolve()
+    return None if name == STANDARD else replaceable(Path(name))
 
 
 @contextmanager

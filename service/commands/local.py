@@ -36,10 +36,7 @@ class LocalTranslations:
     @classmethod
     def of(cls, options: argparse.Namespace) -> Self:
         """Raises ``CommandFailed`` and ``InvalidSetting``."""
-        settings = local_settings(options)
-        prepare_process()
-        configure_logging(settings)
-        return cls(LocalModels(settings), decoding_of(options), options.model)
+        return cls(LocalModels(prepared_settings(options)), decoding_of(options), options.model)
 
     async def phrase(self, text: str, source: str | None, target: str) -> str:
         pair = await self._pair(text, source, target)
@@ -89,8 +86,18 @@ class LocalTranslations:
         await self._models.close()
 
 
-def local_settings(options: argparse.Namespace, *, cached: bool = True) -> Settings:
-    """The settings of a command; ``cached`` is whether recent results may answer."""
+def prepared_settings(options: argparse.Namespace, *, cached: bool = True) -> Settings:
+    """The settings of a command, for which the process and its log are set up.
+
+    ``cached`` is whether recent results may answer.
+    """
+    settings = _settings(options, cached=cached)
+    prepare_process()
+    configure_logging(settings)
+    return settings
+
+
+def _settings(options: argparse.Namespace, *, cached: bool) -> Settings:
     asked = {name: getattr(options, name) for name in ("device", "precision", "threads")}
     asked["result_megabytes"] = None if cached else 0
     settings = settings_of(options, log_level="warning", shortlist=options.shortlist, **asked)

@@ -1,7 +1,8 @@
-"""Sentences on standard error, with colours where that is a terminal."""
+"""What commands write to standard error: sentences, with colours on a terminal, and progress."""
 
 from __future__ import annotations
 
+import argparse
 import sys
 
 _BOLD, _RED, _PLAIN = "\033[1m", "\033[1;31m", "\033[0m"
@@ -13,6 +14,11 @@ def say(sentence: str, *, problem: bool = False) -> None:
     if _coloured():
         name = f"{_RED if problem else _BOLD}{name}{_PLAIN}"
     print(name, sentence, file=sys.stderr)
+
+
+def shows_progress(options: argparse.Namespace) -> bool:
+    """Whether to show a progress bar: as ``--progress`` says, else on a terminal only."""
+    return bool(sys.stderr.isatty() if options.progress is None else options.progress)
 
 
 def _coloured() -> bool:

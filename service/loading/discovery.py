@@ -9,7 +9,7 @@ from pathlib import Path
 
 from models.bundle.bundle import MANIFEST, read_manifest
 from models.bundle.manifest import InvalidBundle
-from service.catalogue.catalogue import rank
+from service.catalogue.catalogue import in_pivot_order, rank
 from service.catalogue.repository import FoundBundle, Stamp
 from service.text.types import LanguagePair
 
@@ -87,7 +87,7 @@ def for_pair(
         for leg in known
         if leg.source == pair.source and LanguagePair(leg.target, pair.target) in known
     }
-    for pivot in sorted(pivots, key=lambda code: (code != "en", code))[:1]:
+    for pivot in in_pivot_order(pivots)[:1]:
         legs = (LanguagePair(pair.source, pivot), LanguagePair(pivot, pair.target))
         return [each for leg in legs for each in _best(only(bundles, leg), leg, preferred)]
     return []

@@ -21,7 +21,7 @@ from models.bundle.bundle import (
 )
 from models.bundle.manifest import InvalidBundle, Manifest, Precision
 from service.catalogue.attention_reader import check_lengths
-from service.catalogue.errors import megabytes
+from service.catalogue.errors import megabytes, without_directory
 from service.catalogue.loaded_model import LoadedModel
 from service.catalogue.repository import FoundBundle
 from service.catalogue.residency import OnDemand, Residency
@@ -80,8 +80,7 @@ class OnDemandLoader:
             try:
                 loaded = await self._load(bundle)
             except InvalidBundle as error:
-                # Clients read the reason, and do not see the directories of the server.
-                raise InvalidBundle(str(error).replace(str(bundle.path), bundle.name)) from error
+                raise InvalidBundle(without_directory(str(error), bundle.path)) from error
             if loaded.manifest != manifest:
                 await loaded.close()
                 raise InvalidBundle(f"{bundle.name} was replaced and is listed again soon")

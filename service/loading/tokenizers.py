@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from models.bundle.bundle import Bundle, read_manifest
 from models.bundle.manifest import InvalidBundle, Manifest
-from service.catalogue.errors import NotReady
+from service.catalogue.errors import NotReady, without_directory
 from service.catalogue.loaded_model import LoadedModel, Tokenizer, Tokenizers
 
 MOST_OPEN = 32
@@ -116,7 +116,7 @@ class OnDemandTokenizers:
                     # Reading compares each file with the hash in the manifest.
                     opened = cast(Tokenizers, Bundle(self._path, self._manifest).tokenizers())
                 except InvalidBundle as error:
-                    reason = str(error).replace(str(self._path), self._path.name)
+                    reason = without_directory(str(error), self._path)
                     raise NotReady(f"the model {self._manifest.name}: {reason}") from error
                 self._opened = opened
                 self._cache.used(self)

@@ -22,6 +22,7 @@ from service.state.errors import (
     InvalidGlossary,
     TooManyGlossaries,
 )
+from service.state.owned import canonical, count
 from service.text.types import LanguagePair, Term
 
 LONGEST_NAME_BYTES = 1024
@@ -85,7 +86,7 @@ class GlossaryStore:
         limit = self._limits.glossaries
 
         def insert(connection: sqlite3.Connection) -> Glossary:
-            if _count(connection, owner) >= limit:
+            if count(connection, "glossaries", owner) >= limit:
                 raise TooManyGlossaries(limit)
             connection.execute(
                 "INSERT INTO glossaries (id, owner, name, created) VALUES (?, ?, ?, ?)",
@@ -110,14 +111,14 @@ class GlossaryStore:
 
     async def get(self, owner: str | None, identifier: str) -> Glossary:
         """One glossary; raises ``GlossaryNotFound``, as do all methods below."""
-        known = _canonical(identifier)
+        known = canonical(identifier, GlossaryNotFound)
         return await self._database.read(lambda connection: _glossary(connection, owner, known))
 
     async def terms(
         self, owner: str | None, identifier: str, pair: LanguagePair
     ) -> tuple[Term, ...]:
         """The entries of one dictionary, in their order; raises ``DictionaryNotFound``."""
-        known = _canonical(identifier)
+        known = canonical(identifier, GlossaryNotFound)
 
         def select(connection: sqlite3.Connection) -> tuple[Term, ...]:
             _glossary(connection, owner, known).dictionary(pair)
@@ -127,7 +128,7 @@ class GlossaryStore:
 
     async def rename(self, owner: str | None, identifier: str, name: str) -> Glossary:
         """Raises ``InvalidGlossary``."""
-        known = _canonical(identifier)
+        known = canonical(identifier, GlossaryNotFound)
         _check_name(name)
 
         def update(connection: sqlite3.Connection) -> Glossary:
@@ -154,7 +155,7 @@ class GlossaryStore:
 
     async def remove(self, owner: str | None, identifier: str, pair: LanguagePair) -> None:
         """Remove a dictionary from a glossary; raises ``DictionaryNotFound``."""
-        known = _canonical(identifier)
+        known = canonical(identifier, GlossaryNotFound)
 
         def delete(connection: sqlite3.Connection) -> None:
             _glossary(connection, owner, known).dictionary(pair)
@@ -166,7 +167,7 @@ class GlossaryStore:
         await self._database.write(delete)
 
     async def delete(self, owner: str | None, identifier: str) -> None:
-        known = _canonical(identifier)
+        known = canonical(identifier, GlossaryNotFound)
 
         def delete(connection: sqlite3.Connection) -> None:
             _glossary(connection, owner, known)
@@ -183,7 +184,7 @@ class GlossaryStore:
         *,
         keep: bool,
     ) -> Dictionary:
-        known = _canonical(identifier)
+        known = canonical(identifier, GlossaryNotFound)
         checked = await asyncio.to_thread(self._checked, pair, terms)
 
         def put(connection: sqlite3.Connection) -> Dictionary:
@@ -230,20 +231,6 @@ def _check_name(name: str) -> None:
         raise InvalidGlossary("a glossary needs a name of printable characters")
     if len(name.encode("utf-8")) > LONGEST_NAME_BYTES:
         raise InvalidGlossary(f"a glossary's name has at most {LONGEST_NAME_BYTES} bytes in UTF-8")
-
-
-def _canonical(identifier: str) -> str:
-    try:
-        return str(uuid.UUID(identifier))
-    except ValueError as error:
-        raise GlossaryNotFound(identifier) from error
-
-
-def _count(connection: sqlite3.Connection, owner: str | None) -> int:
-    statement = "SELECT COUNT(*) FROM glossaries WHERE owner IS ?"
-    (number,) = connection.execute(statement, (owner,)).fetchone()
-    assert isinstance(number, int)
-    return number
 
 
 def _glossary(connection: sqlite3.Connection, owner: str | None, identifier: str) -> Glossary:

@@ -19,6 +19,7 @@ from typing import Literal
 
 from service.state.database import Database
 from service.state.errors import MemoryNotFound, TooManyMemories
+from service.state.owned import canonical, count
 from service.state.tmx import MemoryLimits, MemoryUnit, ReadMemory
 
 UNITS_IN_A_PART = 1_000
@@ -83,11 +84,11 @@ class MemoryStore:
 
     async def get(self, owner: str | None, identifier: str) -> StoredMemory:
         """One memory; raises ``MemoryNotFound``, as do all methods below."""
-        known = _canonical(identifier)
+        known = canonical(identifier, MemoryNotFound)
         return await self._database.read(lambda connection: _owned(connection, owner, known))
 
     async def delete(self, owner: str | None, identifier: str) -> None:
-        known = _canonical(identifier)
+        known = canonical(identifier, MemoryNotFound)
 
         def delete(connection: sqlite3.Connection) -> None:
             _owned(connection, owner, known)
@@ -97,7 +98,7 @@ class MemoryStore:
 
     async def part(self, owner: str | None, identifier: str, number: int) -> list[MemoryUnit]:
         """The units of one part, ``UNITS_IN_A_PART`` of them or, in the last one, fewer."""
-        known = _canonical(identifier)
+        known = canonical(identifier, MemoryNotFound)
 
         def select(connection: sqlite3.Connection) -> list[MemoryUnit]:
             _owned(connection, owner, known)
@@ -136,14 +137,9 @@ class MemoryStore:
             connection.execute(
                 "DELETE FROM memory_jobs WHERE created < ?", ((now - _JOBS_KEPT).isoformat(),)
             )
-            for table, limit in (
-                ("memory_jobs", self.limits.jobs),
-                ("memories", self.limits.memories),
-            ):
-                statement = f"SELECT COUNT(*) FROM {table} WHERE owner IS ?"
-                (number,) = connection.execute(statement, (owner,)).fetchone()
-                if number >= limit and (table == "memory_jobs" or operation == "import"):
-                    raise TooManyMemories(limit)
+            _require_room(connection, "memory_jobs", owner, self.limits.jobs)
+            if operation == "import":
+                _require_room(connection, "memories", owner, self.limits.memories)
             connection.execute(
                 f"INSERT INTO memory_jobs ({_JOB}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (
@@ -164,7 +160,7 @@ class MemoryStore:
         return job
 
     async def job(self, owner: str | None, identifier: str) -> MemoryJob:
-        known = _canonical(identifier)
+        known = canonical(identifier, MemoryNotFound)
         return await self._found_job("id = ? AND owner IS ?", (known, owner), known)
 
     async def job_with(self, secret: str, operation: Operation) -> MemoryJob:
@@ -189,10 +185,7 @@ class MemoryStore:
         )
 
         def insert(connection: sqlite3.Connection) -> None:
-            statement = "SELECT COUNT(*) FROM memories WHERE owner IS ?"
-            (number,) = connection.execute(statement, (job.owner,)).fetchone()
-            if number >= self.limits.memories:
-                raise TooManyMemories(self.limits.memories)
+            _require_room(connection, "memories", job.owner, self.limits.memories)
             connection.execute(
                 "INSERT INTO memories (id, owner, name, source, targets, unit_count, created) "
                 "VALUES (?, ?, ?, ?, ?, ?, ?)",
@@ -248,6 +241,13 @@ def _owned(connection: sqlite3.Connection, owner: str | None, identifier: str) -
     return _memory(row)
 
 
+def _require_room(
+    connection: sqlite3.Connection, table: str, owner: str | None, limit: int
+) -> None:
+    if count(connection, table, owner) >= limit:
+        raise TooManyMemories(limit)
+
+
 def _parts(identifier: str, units: Sequence[MemoryUnit]) -> list[tuple[str, int, str]]:
     """Rows of the parts of a memory."""
     starts = range(0, len(units), UNITS_IN_A_PART)
@@ -255,10 +255,3 @@ def _parts(identifier: str, units: Sequence[MemoryUnit]) -> list[tuple[str, int,
         (identifier, n, json.dumps(units[start : start + UNITS_IN_A_PART], ensure_ascii=False))
         for n, start in enumerate(starts)
     ]
-
-
-def _canonical(identifier: str) -> str:
-    try:
-        return str(uuid.UUID(identifier))
-    except ValueError as error:
-        raise MemoryNotFound(identifier) from error

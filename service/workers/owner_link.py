@@ -210,10 +210,9 @@ class OwnerLink:
                 self._catalogue = None
                 connection.send(Taken(offer.number))
                 continue
-            directions = [each for model in models for each in model.manifest.directions]
-            languages = sorted({code for each in directions for code in (each.source, each.target)})
-            await asyncio.to_thread(self._prepare, languages)
-            self._catalogue = Catalogue(tuple(models), preferred=self._preferred)
+            catalogue = Catalogue(tuple(models), preferred=self._preferred)
+            await asyncio.to_thread(self._prepare, catalogue.codes)
+            self._catalogue = catalogue
             connection.send(Taken(offer.number))
 
 

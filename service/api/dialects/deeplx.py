@@ -7,13 +7,13 @@ prefers the first of ``alternatives`` to ``data``, so there are none.
 from __future__ import annotations
 
 import re
-from types import MappingProxyType
 from typing import Literal
 
 from fastapi import Request, Response
 from pydantic import BaseModel, Field
 
 from service.api.dialects.small_dialect import (
+    UNAUTHORISED,
     Endpoint,
     SmallDialect,
     fields_with_key,
@@ -21,7 +21,6 @@ from service.api.dialects.small_dialect import (
     source_of,
 )
 from service.api.error_bodies import DeepLXErrorAnswer, deeplx_body
-from service.api.errors import KeyInvalid, KeyMissing
 from service.api.fields.options import Key, LanguageCode
 from service.api.fields.schemas import Answer
 from service.api.metering import MeteredTranslator
@@ -31,7 +30,7 @@ from service.catalogue.catalogue import Catalogue
 from service.text.markup import PLAIN, Markup
 from service.translation.types import TranslateRequest
 
-FIELD = b'"target_lang"'
+_FIELD = b'"target_lang"'
 """Every body has it."""
 _FOREIGN_FIELD = re.compile(rb'"q"\s*:')
 """LibreTranslate's field of the text."""
@@ -39,7 +38,7 @@ _FOREIGN_FIELD = re.compile(rb'"q"\s*:')
 
 def is_deeplx(body: bytes) -> bool:
     """Whether a body is DeepLX's. Text of a JSON document has no quotation mark unescaped."""
-    return FIELD in body and _FOREIGN_FIELD.search(body) is None
+    return _FIELD in body and _FOREIGN_FIELD.search(body) is None
 
 
 class DeepLXParameters(BaseModel):
@@ -72,7 +71,7 @@ DEEPLX = SmallDialect(
     fields_with_key("token", any_type=True),
     deeplx_body,
     DeepLXErrorAnswer,
-    MappingProxyType({KeyMissing: 401, KeyInvalid: 401}),
+    UNAUTHORISED,
 )
 
 

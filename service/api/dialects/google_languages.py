@@ -67,8 +67,7 @@ def create_router(
         limits.check(texts)
         require_unicode(texts)
         access.admit(caller)
-        catalogue = repository.catalogue
-        codes = sorted({*catalogue.sources, *catalogue.targets})
+        codes = repository.catalogue.codes
         detections = []
         for text in texts:
             found = await asyncio.to_thread(detector.detect, text, codes)

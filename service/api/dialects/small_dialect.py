@@ -5,13 +5,21 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import wraps
+from types import MappingProxyType
 from typing import Any, Protocol
 
 from fastapi import Request, Response
 
 from service.api.access import Caller
 from service.api.error_bodies import ErrorBody
-from service.api.errors import EXPECTED, headers_of, message_of, refusal_of
+from service.api.errors import (
+    EXPECTED,
+    KeyInvalid,
+    KeyMissing,
+    headers_of,
+    message_of,
+    refusal_of,
+)
 from service.api.fields.parameters import Dialect, Fields
 from service.api.fields.schemas import Answer
 from service.api.metering import MeteredTranslator
@@ -25,6 +33,8 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 
 AUTO = "auto"
 """Source value that requests language detection."""
+UNAUTHORISED: Mapping[type[Exception], int] = MappingProxyType({KeyMissing: 401, KeyInvalid: 401})
+"""Statuses of dialects that answer 401 without a valid key."""
 _SCRIPTS = {"zh-tw": "zh-Hant", "zh-hk": "zh-Hant"}
 """Codes of Chinese by region, and their script."""
 

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import html
 import re
-from types import MappingProxyType
 
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, Field
 
 from service.api.dialects.small_dialect import (
+    UNAUTHORISED,
     SmallDialect,
     fields_with_key,
     language_of,
     source_of,
 )
 from service.api.error_bodies import ErrorAnswer, libretranslate_body
-from service.api.errors import KeyInvalid, KeyMissing
 from service.api.fields import schemas
 from service.api.fields.options import Key, LanguageCode, Texts
 from service.api.fields.schemas import Answer, answer_of
@@ -68,7 +67,7 @@ PAGES = SmallDialect(
     fields_with_key("token", any_type=True, lists=frozenset({"text_list"})),
     libretranslate_body,
     ErrorAnswer,
-    MappingProxyType({KeyMissing: 401, KeyInvalid: 401}),
+    UNAUTHORISED,
 )
 
 

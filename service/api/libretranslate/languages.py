@@ -146,8 +146,7 @@ def create_languages_router(
         limits.check(parameters.texts)
         require_unicode(parameters.texts)
         access.admit(caller)
-        catalogue = repository.catalogue
-        codes = sorted({*catalogue.sources, *catalogue.targets})
+        codes = repository.catalogue.codes
         found = await asyncio.to_thread(detector.detect, "\n".join(parameters.texts), codes)
         return Json([detected(each) for each in found[:_MOST_GUESSES]] or [_NOTHING_DETECTED])
 
