@@ -1,4 +1,4 @@
-"""What commands write to standard error: sentences, with colours on a terminal, and progress."""
+"""Standard error of commands: sentences, with colours on a terminal, and progress."""
 
 from __future__ import annotations
 
