@@ -67,5 +67,4 @@ def shouting_command(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(lines, "local_translator", partial(local_translator, load=load_shouting))
     monkeypatch.setattr(local, "LocalModels", partial(LocalModels, load=load_shouting))
-    for module in (lines, local):
-        monkeypatch.setattr(module, "configure_logging", lambda _: None)
+    monkeypatch.setattr(local, "configure_logging", lambda _: None)
