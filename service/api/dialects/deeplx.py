@@ -30,7 +30,7 @@ from service.catalogue.catalogue import Catalogue
 from service.text.markup import PLAIN, Markup
 from service.translation.types import TranslateRequest
 
-_FIELD = b'"target_lang"'
+FIELD = b'"target_lang"'
 """Every body has it."""
 _FOREIGN_FIELD = re.compile(rb'"q"\s*:')
 """LibreTranslate's field of the text."""
@@ -38,7 +38,7 @@ _FOREIGN_FIELD = re.compile(rb'"q"\s*:')
 
 def is_deeplx(body: bytes) -> bool:
     """Whether a body is DeepLX's. Text of a JSON document has no quotation mark unescaped."""
-    return _FIELD in body and _FOREIGN_FIELD.search(body) is None
+    return FIELD in body and _FOREIGN_FIELD.search(body) is None
 
 
 class DeepLXParameters(BaseModel):

@@ -347,7 +347,8 @@ def create_translate_router(
         """
         started = time.perf_counter()
         body = await request.body()
-        if deeplx.is_deeplx(body):
+        # A request of LibreTranslate's clients calls nothing of another dialect.
+        if deeplx.FIELD in body and deeplx.is_deeplx(body):
             return await to_deeplx(request)
         caller, reading = await readings.read(request, ROOT, parse)
         parameters = reading.parameters
