@@ -2,6 +2,8 @@
 #
 #     docker build -f docker/service.Dockerfile --build-arg EXTRA=gpu -t dragoman:gpu .
 #
+# EXTRA=cpu,fleet or gpu,fleet adds the drivers that several replicas need.
+#
 # The base needs only Debian with Python 3.11 or later and venv. BuildKit and buildah (with --format
 # docker, for the health check) can both build it.
 ARG PYTHON_IMAGE=python:3.12-slim-bookworm
@@ -23,15 +25,16 @@ RUN --mount=type=cache,target=/var/cache/pip \
     && /opt/pip/bin/pip --python /opt/dragoman/bin/python uninstall --yes dragoman-translate
 # Remove files the image does not need: tests, samples, training tools, sources in C and Cython; the
 # library for programs in C, of which ONNX Runtime's Python module has a copy of its own; all of
-# fonttools but the names of glyphs, as matplotlib needs no more for PNG and SVG; headers, static
-# libraries and a second compiler from CUDA's wheels. Byte-compile the remaining modules, since the
-# file system is read-only at run time.
+# fonttools but the names of glyphs, as matplotlib needs no more for PNG and SVG; SQLAlchemy's
+# databases but SQLite and PostgreSQL; headers, static libraries and a second compiler from CUDA's
+# wheels. Byte-compile the remaining modules, since the file system is read-only at run time.
 RUN cd /opt/dragoman/lib/python3*/site-packages \
     && find . -type d \( -name tests -o -path './nvidia/*/include' \) -prune -exec rm -r {} + \
     && find . -type f \( -name '*.c' -o -name '*.cc' -o -name '*.h' -o -name '*.pyx' -o -name '*.pxd' \) -delete \
     && find . -path './nvidia/*' \( -name '*.a' -o -name '*.alt.so.*' \) -delete \
     && find fontTools -mindepth 1 -maxdepth 1 ! \( -name __init__.py -o -name agl.py -o -name misc \) -exec rm -r {} + \
     && rm -r matplotlib/mpl-data/sample_data onnx/backend/test onnxruntime/capi/libonnxruntime.so.* \
+        sqlalchemy/testing sqlalchemy/dialects/mssql sqlalchemy/dialects/mysql sqlalchemy/dialects/oracle \
         onnxruntime/datasets onnxruntime/quantization onnxruntime/tools onnxruntime/transformers \
     && /opt/dragoman/bin/python -m compileall -q -j 0 --invalidation-mode unchecked-hash .
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
+import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -61,7 +62,7 @@ from service.observability.metrics import Metrics
 from service.observability.tracing import SilentTracing, Tracing, TracingUnavailable
 from service.server.preflight import DOCUMENTS
 from service.settings import InvalidSetting, Settings
-from service.state.database import FILE_NAME, Database
+from service.state.database import Database
 from service.state.glossaries import GlossaryStore
 from service.state.keys import KeyStore
 from service.state.memories import MemoryStore
@@ -149,7 +150,7 @@ def build(
     reader = DocumentReader()
     documents = DocumentJobs(
         DocumentWork(reader, translator, repository, metrics),
-        settings.state / DOCUMENTS,
+        (settings.state_directory or Path(tempfile.gettempdir())) / DOCUMENTS,
         DocumentLimits(document_bytes=settings.max_document_bytes),
     )
     kept = documents if settings.documents else None
@@ -442,7 +443,7 @@ class _State:
     """The stores of persistent state, on one database."""
 
     def __init__(self, settings: Settings) -> None:
-        self.database = Database(settings.state / FILE_NAME)
+        self.database = Database.at(settings.state)
         self.keys = KeyStore(self.database)
         self.usage = UsageLedger(self.database)
         self.glossaries = GlossaryStore(self.database)

@@ -21,6 +21,7 @@ _COMMANDS = {
     "serve": "answer HTTP requests",
     "models": "list, find, add, verify and remove models",
     "keys": "add, list and remove API keys",
+    "state": "upgrade or copy keys, usage, glossaries, documents",
     "bench": "measure how fast bundles are on this machine",
     "completion": "print what makes a shell complete commands and options",
 }

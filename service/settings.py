@@ -12,7 +12,7 @@ import os
 from collections.abc import Mapping
 from ipaddress import ip_network
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, get_args, get_origin
 
 from platformdirs import user_data_path
 from pydantic import (
@@ -193,10 +193,11 @@ class Settings(BaseModel):
         description="seconds between two checks for added, changed or removed bundles; 0 checks on "
         "SIGHUP and POST /models/reload only",
     )
-    state: Path = Field(
+    state: Path | SecretStr = Field(
         default=Path("state"),
         description="directory for keys, usage, glossaries and documents, made if it is missing; "
-        "unless set or beside the bundles, one of the user",
+        "unless set or beside the bundles, one of the user; or the postgresql:// address of a "
+        "database for several replicas, see scaling.md",
     )
     api_keys: Literal["off", "optional", "required"] = Field(
         default="off",
@@ -243,6 +244,15 @@ class Settings(BaseModel):
         default="console", description="shape of log lines"
     )
 
+    @field_validator("state", mode="before")
+    @classmethod
+    def _addressed(cls, place: object) -> object:
+        # Other texts are directories. An address contains a password.
+        if isinstance(place, str):
+            return SecretStr(place) if place.startswith("postgresql://") else Path(place)
+        return place
+
+    # Validators run from the last to the first.
     @field_validator("bundles", "state", mode="before")
     @classmethod
     def _named(cls, directory: object) -> object:
@@ -250,6 +260,11 @@ class Settings(BaseModel):
         if directory == "":
             raise ValueError("a directory has a name")
         return directory
+
+    @property
+    def state_directory(self) -> Path | None:
+        """The directory of the state; ``None`` if that is in a database."""
+        return self.state if isinstance(self.state, Path) else None
 
     @field_validator("trusted_proxies")
     @classmethod
@@ -314,9 +329,13 @@ def _field_of(variable: str) -> str:
     raise InvalidSetting(f"{variable} is not a setting; {advice}")
 
 
+def _choices(annotation: object) -> tuple[str, ...]:
+    return get_args(annotation) if get_origin(annotation) is Literal else ()
+
+
 def _allowed(name: str) -> str:
     field = Settings.model_fields[name]
-    if choices := get_args(field.annotation):
+    if choices := _choices(field.annotation):
         return "one of " + ", ".join(choices)
     if field.annotation is bool:
         return "true or false"

@@ -15,6 +15,10 @@ from pathlib import Path
 import hypothesis.internal.conjecture.optimiser  # noqa: F401
 import pytest
 from hypothesis import settings
+from pydantic import SecretStr
+
+import tests.support.postgres
+from tests.support.postgres import Postgres
 
 # The number is set before torch loads OpenMP. Networks of tests are too small for several threads,
 # and each core has a process of pytest. Commands that tests start inherit it.
@@ -51,6 +55,21 @@ def small_marian(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("marian") / "Opus-MT_de en"
     write_marian(directory, encoder_layers=1, decoder_layers=1)
     return directory
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    """A running PostgreSQL server; tests that need it are skipped where it is not installed."""
+    if reason := tests.support.postgres.missing():
+        pytest.skip(reason)
+    with tests.support.postgres.running() as server:
+        yield server
+
+
+@pytest.fixture
+def postgres_address(postgres: Postgres) -> SecretStr:
+    """The address of a database without tables."""
+    return postgres.create()
 
 
 @pytest.fixture

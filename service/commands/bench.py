@@ -65,7 +65,7 @@ def _measure(path: Path, settings: Settings) -> None:
     device, precision = place(manifest, settings, available_device(settings.device))
     print(f"\n{manifest.name} in {precision} on {device}, beam {manifest.decoding.beam_size}")
     if device == "cpu":
-        chooser = Chooser(manifest, precision, settings.state)
+        chooser = Chooser(manifest, precision, settings.state_directory)
         OnnxBackend.load(
             bundle.in_memory(precision),
             precision,

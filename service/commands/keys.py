@@ -9,7 +9,7 @@ import sys
 
 from service.observability.logging import audit, configure
 from service.settings import Settings
-from service.state.database import FILE_NAME, Database
+from service.state.database import Database
 from service.state.keys import ApiKey, KeyStore
 from service.state.usage import Usage, UsageLedger
 
@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     remove.set_defaults(run=_remove)
 
     for action in (add, listing, remove):
-        action.add_argument("--state", metavar="DIR", help="directory that holds the state")
+        action.add_argument("--state", metavar="PLACE", help="directory or address of the state")
 
 
 def _add(options: argparse.Namespace) -> int:
@@ -77,7 +77,7 @@ def _list(options: argparse.Namespace) -> int:
             return [_line(key, await usage.of(key.name), settings) for key in keys]
 
     lines = asyncio.run(run())
-    for line in lines or [f"{settings.state / FILE_NAME} has no keys; see `dragoman keys add`"]:
+    for line in lines or [f"{_database(settings).name} has no keys; see `dragoman keys add`"]:
         print(line)
     return 0
 
@@ -103,7 +103,7 @@ def _settings(options: argparse.Namespace) -> Settings:
 
 
 def _database(settings: Settings) -> Database:
-    return Database(settings.state / FILE_NAME)
+    return Database.at(settings.state)
 
 
 def _line(key: ApiKey, usage: Usage, settings: Settings) -> str:

@@ -36,7 +36,7 @@ class Chooser:
 
     manifest: Manifest
     precision: Precision
-    state: Path
+    state: Path | None
 
     def __call__(self, backend: OnnxBackend, usual: Variant) -> Choice:
         """The kept choice, or the one that is measured and kept. Blocks."""
@@ -63,7 +63,7 @@ class Chooser:
 
     def keep(self, usual: Variant, choice: Choice) -> None:
         """Keep a choice instead of ``usual``, if there is a state directory."""
-        if not self.state.is_dir():
+        if self.state is None or not self.state.is_dir():
             return
         kept = self._kept()
         kept.pop(self._key(usual), None)
@@ -81,6 +81,8 @@ class Chooser:
         return " · ".join([processor.description(), f"ORT {onnxruntime.__version__}", *bundle])
 
     def _kept(self) -> dict[str, Choice]:
+        if self.state is None:
+            return {}
         path = self.state / FILE_NAME
         try:
             return _KEPT.validate_json(path.read_bytes())

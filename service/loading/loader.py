@@ -142,7 +142,9 @@ def open_bundle(path: Path, settings: Settings) -> OpenedBundle:
                 cache_bytes=cache_bytes,
                 memory=_memory(device, number, settings),
                 shortlist=shortlist,
-                choose=Chooser(manifest, precision, settings.state) if device == "cpu" else None,
+                choose=Chooser(manifest, precision, settings.state_directory)
+                if device == "cpu"
+                else None,
             )
 
         slots = settings.slots or _SLOTS[precision]

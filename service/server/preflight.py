@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from service.settings import Settings
-from service.state.database import FILE_NAME, Database
+from service.state.database import Database
 from service.state.errors import StateUnavailable
 
 DOCUMENTS = "documents"
@@ -15,10 +15,10 @@ DOCUMENTS = "documents"
 
 async def check_state(settings: Settings) -> None:
     """Create missing state files and directories; raises ``StateUnavailable``."""
-    async with Database(settings.state / FILE_NAME):
+    async with Database.at(settings.state):
         pass
-    if settings.documents:
-        _check_documents(settings.state / DOCUMENTS)
+    if settings.documents and settings.state_directory is not None:
+        _check_documents(settings.state_directory / DOCUMENTS)
 
 
 def _check_documents(directory: Path) -> None:

@@ -1,50 +1,88 @@
-"""Asynchronous access to one SQLite file through a single thread. Independent of tables.
+"""Transactions on the persistent state, in threads: an SQLite file or a PostgreSQL database.
 
-Several processes may share the file. Each uses its own transactions and sees the committed writes
-of other processes. Awaiting a method never blocks the event loop, however slow the disk is.
+Independent of tables. Several processes may share either. SQLite has one thread and one
+connection, PostgreSQL a few. SQLAlchemy's engines for asyncio would do the same by greenlets and,
+for SQLite, by a thread for each connection. No request waits here unless it reads or writes stored
+state itself.
 """
 
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import logging
 import sqlite3
 import time
-from collections.abc import Callable, Sequence
+import zlib
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Literal, Self, TypeVar
+from typing import Any, Self, TypeVar
+
+import sqlalchemy
+from alembic import command
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from pydantic import SecretStr
+from sqlalchemy import Connection, event, text
+from sqlalchemy.engine import URL, Engine, make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
+from sqlalchemy.pool import StaticPool
 
 from service.state.errors import StateFailed, StateUnavailable
-from service.state.schema import MIGRATIONS
 
 logger = logging.getLogger(__name__)
+# It reports each connection.
+logging.getLogger("alembic").setLevel(logging.WARNING)
 
 T = TypeVar("T")
 
 FILE_NAME = "dragoman.db"
 
+_MIGRATIONS = Path(__file__).parent / "migrations"
+_LATEST = "3"
+"""Revision of ``service.state.schema``, and ``user_version`` of files, by which an earlier Dragoman
+refuses to open them."""
+_THREADS = 4
+"""Connections to PostgreSQL of one process."""
 _BUSY_SECONDS = 5.0
-"""How long to wait for another process's write lock."""
+"""How long to wait for another process's write lock on a file, or for a connection."""
+_STATEMENT_SECONDS = 30
 _RETRY_SECONDS = 0.01
-_IN_MEMORY = ":memory:"
 _ELSEWHERE = "let this process write there, or set DRAGOMAN_STATE to a directory where it may"
 
 
 class Database:
-    """An SQLite connection; use it once, as ``async with Database(path) as database``."""
+    """State of one process; use it once, as ``async with Database(place) as database``."""
 
-    def __init__(self, path: Path | None, migrations: Sequence[Sequence[str]] = MIGRATIONS) -> None:
-        """``path`` is the file, whose directory is created; ``None`` is an in-memory database."""
-        self.path = path
-        self._migrations = migrations
-        self._thread: ThreadPoolExecutor | None = None
-        self._connection: sqlite3.Connection | None = None
+    def __init__(self, place: Path | SecretStr | None, *, upgrade: bool = False) -> None:
+        """``place`` is an SQLite file, whose directory is created, the ``postgresql://`` address
+        of a database, or ``None`` for a database in memory. Files are always upgraded; a
+        PostgreSQL database only with ``upgrade``, because other replicas may use it."""
+        self._place = place
+        self._upgrades = upgrade or not isinstance(place, SecretStr)
+        self._threads: ThreadPoolExecutor | None = None
+        self._engine: Engine | None = None
+
+    @classmethod
+    def at(cls, state: Path | SecretStr, *, upgrade: bool = False) -> Self:
+        """The database of ``DRAGOMAN_STATE``: that address, or the file in that directory."""
+        place = state if isinstance(state, SecretStr) else state / FILE_NAME
+        return cls(place, upgrade=upgrade)
+
+    @property
+    def name(self) -> str:
+        """The file or address, without a password."""
+        if isinstance(self._place, SecretStr):
+            return _url(self._place).render_as_string(hide_password=True)
+        return str(self._place or ":memory:")
 
     async def open(self) -> None:
-        """Open or create the file and run pending migrations; raises ``StateUnavailable``."""
-        assert self._thread is None, "a database is opened once"
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="state")
+        """Connect, and create or check the tables; raises ``StateUnavailable``."""
+        assert self._threads is None, "a database is opened once"
+        number = _THREADS if isinstance(self._place, SecretStr) else 1
+        self._threads = ThreadPoolExecutor(number, thread_name_prefix="state")
         try:
             await self._on_thread(self._open)
         except BaseException:
@@ -52,11 +90,12 @@ class Database:
             raise
 
     async def close(self) -> None:
-        """Finish queued work and close the file. May be called twice."""
-        thread, self._thread = self._thread, None
-        if thread is not None:
-            await asyncio.wrap_future(thread.submit(self._close))
-            thread.shutdown()
+        """Finish queued work and close the connections. May be called twice."""
+        threads, self._threads = self._threads, None
+        if threads is not None:
+            await asyncio.to_thread(threads.shutdown)
+            if self._engine is not None:
+                await asyncio.to_thread(self._engine.dispose)
 
     async def __aenter__(self) -> Self:
         await self.open()
@@ -65,81 +104,147 @@ class Database:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Run ``work`` on the thread in one read transaction; raises ``StateFailed``."""
-        return await self._on_thread(lambda: self._transact(work, "DEFERRED"))
+    async def read(self, work: Callable[[Connection], T]) -> T:
+        """Run ``work`` in a thread in one read transaction; raises ``StateFailed``."""
+        return await self._on_thread(lambda: self._transact(work, writes=False, lock=None))
 
-    async def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Run ``work`` on the thread in one write transaction, rolled back if it raises.
+    async def write(self, work: Callable[[Connection], T], lock: str | None = None) -> T:
+        """Run ``work`` in a thread in one write transaction, rolled back if it raises.
 
-        The transaction holds the write lock from its start (``BEGIN IMMEDIATE``), so values that
-        ``work`` reads first stay valid while it writes. Raises ``StateFailed``.
+        What ``work`` reads stays valid while it writes: SQLite locks the file from the start, and
+        PostgreSQL all transactions with the same ``lock``. Without one, ``work`` has to consist of
+        statements that are safe beside others. Raises ``StateFailed``.
         """
-        return await self._on_thread(lambda: self._transact(work, "IMMEDIATE"))
+        return await self._on_thread(lambda: self.write_here(work, lock))
+
+    def write_here(self, work: Callable[[Connection], T], lock: str | None = None) -> T:
+        """The same as ``write``, in the calling thread."""
+        return self._transact(work, writes=True, lock=lock)
 
     async def _on_thread(self, work: Callable[[], T]) -> T:
-        assert self._thread is not None, "the database is not open"
-        return await asyncio.wrap_future(self._thread.submit(work))
+        assert self._threads is not None, "the database is not open"
+        return await asyncio.wrap_future(self._threads.submit(work))
 
-    def _transact(
-        self,
-        work: Callable[[sqlite3.Connection], T],
-        mode: Literal["DEFERRED", "IMMEDIATE"],
-    ) -> T:
-        connection = self._connection
-        assert connection is not None
+    def _transact(self, work: Callable[[Connection], T], *, writes: bool, lock: str | None) -> T:
+        assert self._engine is not None
         try:
-            with connection:
-                connection.execute(f"BEGIN {mode}")
+            with self._engine.execution_options(writes=writes).begin() as connection:
+                if lock is not None:
+                    _lock(connection, lock)
                 return work(connection)
-        except sqlite3.Error as error:
-            logger.error("%s: %s", self.path or _IN_MEMORY, error)
+        except SQLAlchemyError as error:
+            logger.error("%s: %s", self.name, _cause(error))
             raise StateFailed from error
 
     def _open(self) -> None:
-        path = self.path
         try:
-            if path is not None:
-                path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._connection = connection = sqlite3.connect(
-                path or _IN_MEMORY, timeout=_BUSY_SECONDS, isolation_level=None
-            )
-            _log_writes_ahead(connection)
-            # A power failure may lose the last transactions but cannot corrupt the file.
-            connection.execute("PRAGMA synchronous = NORMAL")
-            connection.execute("PRAGMA foreign_keys = ON")
-            self._migrate(connection)
+            if isinstance(self._place, SecretStr):
+                self._engine = _postgres(self._place)
+            else:
+                self._engine = _sqlite(self._place)
+            # A write transaction proves that a file is writable.
+            with self._engine.execution_options(writes=self._upgrades).begin() as connection:
+                if self._upgrades:
+                    self._migrate(connection)
+                else:
+                    self._check(connection)
         except OSError as error:
             problem = f"cannot make the directory: {error.strerror}"
-            raise StateUnavailable(self._place, problem, _ELSEWHERE) from error
-        except sqlite3.Error as error:
-            raise StateUnavailable(self._place, str(error), _remedy(error)) from error
+            raise StateUnavailable(self.name, problem, _ELSEWHERE) from error
+        except SQLAlchemyError as error:
+            raise StateUnavailable(self.name, _cause(error), _remedy(error)) from error
 
-    def _migrate(self, connection: sqlite3.Connection) -> None:
-        with connection:
-            # Also proves that the file is writable, and lets one process migrate at a time.
-            connection.execute("BEGIN IMMEDIATE")
-            (version,) = connection.execute("PRAGMA user_version").fetchone()
-            if version > len(self._migrations):
-                raise StateUnavailable(
-                    self._place,
-                    f"was written by a later Dragoman (schema {version}, and this one knows "
-                    f"{len(self._migrations)})",
-                    "run that version, or set DRAGOMAN_STATE to another directory",
-                )
-            for statements in self._migrations[version:]:
-                for statement in statements:
-                    connection.execute(statement)
-            connection.execute(f"PRAGMA user_version = {len(self._migrations)}")
+    def _migrate(self, connection: Connection) -> None:
+        # One process migrates at a time.
+        _lock(connection, "schema")
+        config = Config()
+        config.set_main_option("script_location", str(_MIGRATIONS))
+        config.attributes["connection"] = connection
+        if self._revision(connection) is None and (version := _user_version(connection)):
+            # A file of a Dragoman before Alembic, whose migrations had the same numbers.
+            self._refuse_if_later(str(version))
+            command.stamp(config, str(version))
+        command.upgrade(config, "head")
+        if connection.dialect.name == "sqlite":
+            connection.exec_driver_sql(f"PRAGMA user_version = {_LATEST}")
 
-    def _close(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+    def _check(self, connection: Connection) -> None:
+        revision = self._revision(connection)
+        if revision != _LATEST:
+            problem = f"has schema {revision or 'none'}, and this Dragoman needs {_LATEST}"
+            raise StateUnavailable(self.name, problem, "run `dragoman state upgrade`")
 
-    @property
-    def _place(self) -> Path:
-        return self.path or Path(_IN_MEMORY)
+    def _revision(self, connection: Connection) -> str | None:
+        """The schema of the tables; raises ``StateUnavailable`` for one of a later Dragoman."""
+        revision = MigrationContext.configure(connection).get_current_revision()
+        if revision is not None:
+            self._refuse_if_later(revision)
+        return revision
+
+    def _refuse_if_later(self, revision: str) -> None:
+        known = {each.revision for each in ScriptDirectory(_MIGRATIONS).walk_revisions()}
+        if revision not in known:
+            schemas = f"schema {revision}, and this one knows {_LATEST}"
+            raise StateUnavailable(
+                self.name,
+                f"was written by a later Dragoman ({schemas})",
+                "run that version, or set DRAGOMAN_STATE to another place",
+            )
+
+
+def _postgres(address: SecretStr) -> Engine:
+    if importlib.util.find_spec("psycopg") is None:
+        raise StateUnavailable(
+            _url(address).render_as_string(hide_password=True),
+            "the driver of PostgreSQL is not installed",
+            "install dragoman with its extra fleet",
+        )
+    return sqlalchemy.create_engine(
+        _url(address),
+        pool_size=_THREADS,
+        # Connections that a restart of the database has closed are opened again, not reported.
+        pool_pre_ping=True,
+        # Parameters of statements are texts and digests of keys.
+        hide_parameters=True,
+        connect_args={
+            "connect_timeout": int(_BUSY_SECONDS),
+            "tcp_user_timeout": 1000 * _STATEMENT_SECONDS,
+            "options": f"-c statement_timeout={_STATEMENT_SECONDS}s",
+            "application_name": "dragoman",
+        },
+    )
+
+
+def _sqlite(path: Path | None) -> Engine:
+    arguments: dict[str, Any] = {"timeout": _BUSY_SECONDS, "check_same_thread": False}
+    options: dict[str, Any] = {"pool_size": 1}
+    if path is None:
+        options = {"poolclass": StaticPool}
+    else:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    engine = sqlalchemy.create_engine(
+        URL.create("sqlite", database=str(path) if path else None),
+        hide_parameters=True,
+        connect_args=arguments,
+        **options,
+    )
+    event.listen(engine, "connect", _prepare)
+    event.listen(engine, "begin", _begin)
+    return engine
+
+
+def _prepare(connection: sqlite3.Connection, _: object) -> None:
+    # Transactions begin with the statements of ``_begin``, not with the first write.
+    connection.isolation_level = None
+    _log_writes_ahead(connection)
+    # A power failure may lose the last transactions but cannot corrupt the file.
+    connection.execute("PRAGMA synchronous = NORMAL")
+    connection.execute("PRAGMA foreign_keys = ON")
+
+
+def _begin(connection: Connection) -> None:
+    writes = connection.get_execution_options().get("writes")
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
 
 def _log_writes_ahead(connection: sqlite3.Connection) -> None:
@@ -159,13 +264,45 @@ def _log_writes_ahead(connection: sqlite3.Connection) -> None:
         time.sleep(_RETRY_SECONDS)
 
 
-def _code(error: sqlite3.Error) -> int:
+def _lock(connection: Connection, name: str) -> None:
+    """Let transactions of one name follow one another; SQLite's write transactions do anyway."""
+    if connection.dialect.name == "postgresql":
+        number = zlib.crc32(b"dragoman " + name.encode())
+        connection.execute(text("SELECT pg_advisory_xact_lock(:number)"), {"number": number})
+
+
+def _url(address: SecretStr) -> URL:
+    """The address with the driver's name; raises ``StateUnavailable``."""
+    try:
+        url = make_url(address.get_secret_value())
+    except (ArgumentError, ValueError) as error:
+        problem, remedy = "is no address", "write postgresql://USER:PASSWORD@HOST/DATABASE"
+        raise StateUnavailable("DRAGOMAN_STATE", problem, remedy) from error
+    return url.set(drivername="postgresql+psycopg")
+
+
+def _user_version(connection: Connection) -> int:
+    if connection.dialect.name != "sqlite":
+        return 0
+    return int(connection.exec_driver_sql("PRAGMA user_version").scalar_one())
+
+
+def _cause(error: SQLAlchemyError) -> str:
+    """The database's own message, in one line, without the statement."""
+    cause = error.orig if isinstance(error, DBAPIError) else error
+    return " ".join(str(cause).split())
+
+
+def _code(error: object) -> int:
     """Return SQLite's primary result code, or 0 for an error that Python's module raised itself."""
     return getattr(error, "sqlite_errorcode", 0) & 0xFF
 
 
-def _remedy(error: sqlite3.Error) -> str:
-    match _code(error):
+def _remedy(error: SQLAlchemyError) -> str:
+    cause = error.orig if isinstance(error, DBAPIError) else error
+    if not isinstance(cause, sqlite3.Error):
+        return "check that the database runs, and DRAGOMAN_STATE"
+    match _code(cause):
         case sqlite3.SQLITE_NOTADB | sqlite3.SQLITE_CORRUPT:
             return "put back a copy of it, or move it away to begin with an empty one"
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:

@@ -99,9 +99,15 @@ class SuggestionsFull(StateError):
 class StateUnavailable(Exception):
     """The database cannot be opened. The message tells the operator what to do."""
 
-    def __init__(self, path: Path, problem: str, remedy: str) -> None:
-        super().__init__(f"{path}: {problem}; {remedy}")
-        self.path = path
+    def __init__(self, place: Path | str, problem: str, remedy: str) -> None:
+        super().__init__(f"{place}: {problem}; {remedy}")
+
+
+class StateNotEmpty(Exception):
+    """A state that should be copied into, and has rows already."""
+
+    def __init__(self, place: str, table: str) -> None:
+        super().__init__(f"{place}: there are {table} already; copy into an empty state")
 
 
 class KeyRefused(Exception):

@@ -7,12 +7,16 @@ glossaries. Callers without a key are one owner, ``None``.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
-import sqlite3
+import threading
 import uuid
+from collections import OrderedDict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+
+from sqlalchemy import ColumnElement, Connection, and_, delete, func, insert, select, update
 
 from service.state.database import Database
 from service.state.entries import validate
@@ -22,10 +26,14 @@ from service.state.errors import (
     InvalidGlossary,
     TooManyGlossaries,
 )
-from service.state.owned import canonical, count
+from service.state.owned import canonical, count, owned_by
+from service.state.schema import DICTIONARIES, GLOSSARIES, upsert
 from service.text.types import LanguagePair, Term
 
 LONGEST_NAME_BYTES = 1024
+_MOST_CHARACTERS = 16_000_000
+"""Characters of the entries kept as they were parsed, about 100 MB with their objects."""
+_LOCK = "glossaries"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +78,7 @@ class GlossaryStore:
     def __init__(self, database: Database, limits: GlossaryLimits | None = None) -> None:
         self._database = database
         self._limits = limits or GlossaryLimits()
+        self._parsed = _ParsedTerms()
 
     async def create(
         self, owner: str | None, name: str, dictionaries: Mapping[LanguagePair, Iterable[Term]]
@@ -85,29 +94,26 @@ class GlossaryStore:
         identifier, created = str(uuid.uuid4()), datetime.now(UTC).isoformat()
         limit = self._limits.glossaries
 
-        def insert(connection: sqlite3.Connection) -> Glossary:
-            if count(connection, "glossaries", owner) >= limit:
+        def put(connection: Connection) -> Glossary:
+            if count(connection, GLOSSARIES, owner) >= limit:
                 raise TooManyGlossaries(limit)
-            connection.execute(
-                "INSERT INTO glossaries (id, owner, name, created) VALUES (?, ?, ?, ?)",
-                (identifier, owner, name, created),
-            )
+            connection.execute(insert(GLOSSARIES).values((identifier, owner, name, created)))
             for pair, terms in checked.items():
                 _put(connection, identifier, pair, terms)
             return _glossary(connection, owner, identifier)
 
-        return await self._database.write(insert)
+        return await self._database.write(put, _LOCK)
 
     async def all(self, owner: str | None) -> tuple[Glossary, ...]:
         """The glossaries of an owner, oldest first."""
 
-        def select(connection: sqlite3.Connection) -> tuple[Glossary, ...]:
-            rows = connection.execute(
-                "SELECT id FROM glossaries WHERE owner IS ? ORDER BY created, rowid", (owner,)
-            ).fetchall()
-            return tuple(_glossary(connection, owner, identifier) for (identifier,) in rows)
+        def read(connection: Connection) -> tuple[Glossary, ...]:
+            statement = select(GLOSSARIES.c.id).where(owned_by(GLOSSARIES, owner))
+            found = connection.execute(statement).scalars().all()
+            glossaries = (_glossary(connection, owner, each) for each in found)
+            return tuple(sorted(glossaries, key=lambda each: (each.created, each.id)))
 
-        return await self._database.read(select)
+        return await self._database.read(read)
 
     async def get(self, owner: str | None, identifier: str) -> Glossary:
         """One glossary; raises ``GlossaryNotFound``, as do all methods below."""
@@ -120,23 +126,23 @@ class GlossaryStore:
         """The entries of one dictionary, in their order; raises ``DictionaryNotFound``."""
         known = canonical(identifier, GlossaryNotFound)
 
-        def select(connection: sqlite3.Connection) -> tuple[Term, ...]:
+        def read(connection: Connection) -> tuple[Term, ...]:
             _glossary(connection, owner, known).dictionary(pair)
-            return _terms(connection, known, pair)
+            return self._parsed.terms(connection, known, pair)
 
-        return await self._database.read(select)
+        return await self._database.read(read)
 
     async def rename(self, owner: str | None, identifier: str, name: str) -> Glossary:
         """Raises ``InvalidGlossary``."""
         known = canonical(identifier, GlossaryNotFound)
         _check_name(name)
 
-        def update(connection: sqlite3.Connection) -> Glossary:
+        def rename(connection: Connection) -> Glossary:
             _glossary(connection, owner, known)
-            connection.execute("UPDATE glossaries SET name = ? WHERE id = ?", (name, known))
+            connection.execute(update(GLOSSARIES).where(GLOSSARIES.c.id == known).values(name=name))
             return _glossary(connection, owner, known)
 
-        return await self._database.write(update)
+        return await self._database.write(rename, _LOCK)
 
     async def replace(
         self, owner: str | None, identifier: str, pair: LanguagePair, terms: Iterable[Term]
@@ -157,23 +163,20 @@ class GlossaryStore:
         """Remove a dictionary from a glossary; raises ``DictionaryNotFound``."""
         known = canonical(identifier, GlossaryNotFound)
 
-        def delete(connection: sqlite3.Connection) -> None:
+        def remove(connection: Connection) -> None:
             _glossary(connection, owner, known).dictionary(pair)
-            connection.execute(
-                "DELETE FROM dictionaries WHERE glossary = ? AND source = ? AND target = ?",
-                (known, pair.source, pair.target),
-            )
+            connection.execute(delete(DICTIONARIES).where(_is_dictionary(known, pair)))
 
-        await self._database.write(delete)
+        await self._database.write(remove, _LOCK)
 
     async def delete(self, owner: str | None, identifier: str) -> None:
         known = canonical(identifier, GlossaryNotFound)
 
-        def delete(connection: sqlite3.Connection) -> None:
+        def remove(connection: Connection) -> None:
             _glossary(connection, owner, known)
-            connection.execute("DELETE FROM glossaries WHERE id = ?", (known,))
+            connection.execute(delete(GLOSSARIES).where(GLOSSARIES.c.id == known))
 
-        await self._database.write(delete)
+        await self._database.write(remove, _LOCK)
 
     async def _set(
         self,
@@ -187,17 +190,18 @@ class GlossaryStore:
         known = canonical(identifier, GlossaryNotFound)
         checked = await asyncio.to_thread(self._checked, pair, terms)
 
-        def put(connection: sqlite3.Connection) -> Dictionary:
+        def put(connection: Connection) -> Dictionary:
             glossary = _glossary(connection, owner, known)
             pairs = {dictionary.pair for dictionary in glossary.dictionaries} | {pair}
             self._check_number(len(pairs))
-            merged = {term.source: term for term in _terms(connection, known, pair) if keep}
+            present = self._parsed.terms(connection, known, pair) if keep else ()
+            merged = {term.source: term for term in present}
             merged |= {term.source: term for term in checked}
             self._check_entries(merged.values())
             _put(connection, known, pair, tuple(merged.values()))
             return Dictionary(pair, len(merged))
 
-        return await self._database.write(put)
+        return await self._database.write(put, _LOCK)
 
     def _checked(self, pair: LanguagePair, terms: Iterable[Term]) -> tuple[Term, ...]:
         if pair.source == pair.target:
@@ -209,10 +213,9 @@ class GlossaryStore:
         return checked
 
     def _check_entries(self, terms: Collection[Term]) -> None:
-        characters = sum(len(term.source) + len(term.target) for term in terms)
         for number, limit, unit in (
             (len(terms), self._limits.entries, "entries"),
-            (characters, self._limits.characters, "characters"),
+            (_characters(terms), self._limits.characters, "characters"),
         ):
             if number > limit:
                 raise InvalidGlossary(
@@ -233,41 +236,100 @@ def _check_name(name: str) -> None:
         raise InvalidGlossary(f"a glossary's name has at most {LONGEST_NAME_BYTES} bytes in UTF-8")
 
 
-def _glossary(connection: sqlite3.Connection, owner: str | None, identifier: str) -> Glossary:
+class _ParsedTerms:
+    """Entries of recently used dictionaries, by the digest of their JSON. Used in any thread."""
+
+    def __init__(self) -> None:
+        self._terms: OrderedDict[str, tuple[Term, ...]] = OrderedDict()
+        self._characters = 0
+        self._lock = threading.Lock()
+
+    def terms(
+        self, connection: Connection, identifier: str, pair: LanguagePair
+    ) -> tuple[Term, ...]:
+        """The present entries of a dictionary; parsed once for each digest."""
+        is_it = _is_dictionary(identifier, pair)
+        digest = connection.execute(select(DICTIONARIES.c.digest).where(is_it)).scalar()
+        if digest is None:
+            return ()
+        with self._lock:
+            if digest in self._terms:
+                self._terms.move_to_end(digest)
+                return self._terms[digest]
+        digest, entries = connection.execute(
+            select(DICTIONARIES.c.digest, DICTIONARIES.c.entries).where(is_it)
+        ).one()
+        terms = tuple(Term(*entry) for entry in json.loads(entries))
+        with self._lock:
+            self._keep(digest, terms)
+        return terms
+
+    def _keep(self, digest: str, terms: tuple[Term, ...]) -> None:
+        if digest not in self._terms:
+            self._terms[digest] = terms
+            self._characters += _characters(terms)
+        while self._characters > _MOST_CHARACTERS:
+            _, evicted = self._terms.popitem(last=False)
+            self._characters -= _characters(evicted)
+
+
+def _characters(terms: Iterable[Term]) -> int:
+    return sum(len(term.source) + len(term.target) for term in terms)
+
+
+def _is_dictionary(identifier: str, pair: LanguagePair) -> ColumnElement[bool]:
+    columns = DICTIONARIES.c
+    return and_(
+        columns.glossary == identifier,
+        columns.source == pair.source,
+        columns.target == pair.target,
+    )
+
+
+def _glossary(connection: Connection, owner: str | None, identifier: str) -> Glossary:
     row = connection.execute(
-        "SELECT name, created FROM glossaries WHERE id = ? AND owner IS ?", (identifier, owner)
-    ).fetchone()
+        select(GLOSSARIES.c.name, GLOSSARIES.c.created).where(
+            GLOSSARIES.c.id == identifier, owned_by(GLOSSARIES, owner)
+        )
+    ).first()
     if row is None:
         raise GlossaryNotFound(identifier)
-    name, created = row
+    columns = DICTIONARIES.c
     dictionaries = connection.execute(
-        "SELECT source, target, entry_count FROM dictionaries WHERE glossary = ? ORDER BY rowid",
-        (identifier,),
+        select(columns.source, columns.target, columns.entry_count)
+        .where(columns.glossary == identifier)
+        .order_by(columns.position, columns.source, columns.target)
     )
     return Glossary(
         identifier,
-        name,
-        datetime.fromisoformat(created),
+        row.name,
+        datetime.fromisoformat(row.created),
         owner,
         tuple(Dictionary(LanguagePair(*pair), count) for *pair, count in dictionaries),
     )
 
 
-def _terms(connection: sqlite3.Connection, identifier: str, pair: LanguagePair) -> tuple[Term, ...]:
-    row = connection.execute(
-        "SELECT entries FROM dictionaries WHERE glossary = ? AND source = ? AND target = ?",
-        (identifier, pair.source, pair.target),
-    ).fetchone()
-    return tuple(Term(*entry) for entry in json.loads(row[0])) if row else ()
-
-
 def _put(
-    connection: sqlite3.Connection, identifier: str, pair: LanguagePair, terms: tuple[Term, ...]
+    connection: Connection, identifier: str, pair: LanguagePair, terms: tuple[Term, ...]
 ) -> None:
     entries = json.dumps([[term.source, term.target] for term in terms], ensure_ascii=False)
-    connection.execute(
-        "INSERT INTO dictionaries (glossary, source, target, entry_count, entries) "
-        "VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET "
-        "entry_count = excluded.entry_count, entries = excluded.entries",
-        (identifier, pair.source, pair.target, len(terms), entries),
+    columns = DICTIONARIES.c
+    last = connection.execute(
+        select(func.max(columns.position)).where(columns.glossary == identifier)
+    ).scalar()
+    put = upsert(
+        connection,
+        DICTIONARIES,
+        {
+            "glossary": identifier,
+            "source": pair.source,
+            "target": pair.target,
+            "position": (last or 0) + 1,
+            "entry_count": len(terms),
+            "digest": hashlib.sha256(entries.encode()).hexdigest(),
+            "entries": entries,
+        },
     )
+    present = [columns.glossary, columns.source, columns.target]
+    changed = {name: put.excluded[name] for name in ("entry_count", "digest", "entries")}
+    connection.execute(put.on_conflict_do_update(index_elements=present, set_=changed))

@@ -10,20 +10,24 @@ from __future__ import annotations
 import asyncio
 import json
 import secrets
-import sqlite3
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Literal
+from typing import Any, Literal
+
+from sqlalchemy import ColumnElement, Connection, Table, and_, delete, insert, select, update
 
 from service.state.database import Database
 from service.state.errors import MemoryNotFound, TooManyMemories
-from service.state.owned import canonical, count
+from service.state.owned import canonical, count, owned_by
+from service.state.schema import MEMORIES, MEMORY_JOBS, MEMORY_PARTS
 from service.state.tmx import MemoryLimits, MemoryUnit, ReadMemory
 
 UNITS_IN_A_PART = 1_000
 _JOBS_KEPT = timedelta(days=1)
+
+_LOCK = "memories"
 
 Operation = Literal["import", "export"]
 
@@ -62,9 +66,6 @@ class MemoryJob:
         return self.created + _JOBS_KEPT
 
 
-_JOB = "id, owner, operation, secret, name, file_bytes, memory, error, skipped, created"
-
-
 class MemoryStore:
     def __init__(self, database: Database, limits: MemoryLimits | None = None) -> None:
         self._database = database
@@ -72,14 +73,11 @@ class MemoryStore:
 
     async def all(self, owner: str | None) -> tuple[StoredMemory, ...]:
         """The memories of an owner, oldest first."""
+        columns = MEMORIES.c
+        statement = select(MEMORIES).where(owned_by(MEMORIES, owner))
+        statement = statement.order_by(columns.created, columns.id)
         return await self._database.read(
-            lambda connection: tuple(
-                _memory(row)
-                for row in connection.execute(
-                    f"SELECT {_MEMORY} FROM memories WHERE owner IS ? ORDER BY created, id",
-                    (owner,),
-                )
-            )
+            lambda connection: tuple(map(_memory, connection.execute(statement)))
         )
 
     async def get(self, owner: str | None, identifier: str) -> StoredMemory:
@@ -90,24 +88,25 @@ class MemoryStore:
     async def delete(self, owner: str | None, identifier: str) -> None:
         known = canonical(identifier, MemoryNotFound)
 
-        def delete(connection: sqlite3.Connection) -> None:
+        def remove(connection: Connection) -> None:
             _owned(connection, owner, known)
-            connection.execute("DELETE FROM memories WHERE id = ?", (known,))
+            connection.execute(delete(MEMORIES).where(MEMORIES.c.id == known))
 
-        await self._database.write(delete)
+        await self._database.write(remove, _LOCK)
 
     async def part(self, owner: str | None, identifier: str, number: int) -> list[MemoryUnit]:
         """The units of one part, ``UNITS_IN_A_PART`` of them or, in the last one, fewer."""
         known = canonical(identifier, MemoryNotFound)
 
-        def select(connection: sqlite3.Connection) -> list[MemoryUnit]:
-            _owned(connection, owner, known)
-            row = connection.execute(
-                "SELECT units FROM memory_parts WHERE memory = ? AND number = ?", (known, number)
-            ).fetchone()
-            return [(source, targets) for source, targets in json.loads(row[0] if row else "[]")]
+        columns = MEMORY_PARTS.c
+        statement = select(columns.units).where(columns.memory == known, columns.number == number)
 
-        return await self._database.read(select)
+        def read(connection: Connection) -> list[MemoryUnit]:
+            _owned(connection, owner, known)
+            units = connection.execute(statement).scalar()
+            return [(source, targets) for source, targets in json.loads(units or "[]")]
+
+        return await self._database.read(read)
 
     async def open_job(
         self,
@@ -133,39 +132,28 @@ class MemoryStore:
             now,
         )
 
-        def insert(connection: sqlite3.Connection) -> None:
-            connection.execute(
-                "DELETE FROM memory_jobs WHERE created < ?", ((now - _JOBS_KEPT).isoformat(),)
-            )
-            _require_room(connection, "memory_jobs", owner, self.limits.jobs)
+        def write(connection: Connection) -> None:
+            old = (now - _JOBS_KEPT).isoformat()
+            connection.execute(delete(MEMORY_JOBS).where(MEMORY_JOBS.c.created < old))
+            _refuse_if_full(connection, MEMORY_JOBS, owner, self.limits.jobs)
             if operation == "import":
-                _require_room(connection, "memories", owner, self.limits.memories)
-            connection.execute(
-                f"INSERT INTO memory_jobs ({_JOB}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (
-                    job.id,
-                    owner,
-                    operation,
-                    job.secret,
-                    name,
-                    file_bytes,
-                    memory,
-                    None,
-                    0,
-                    now.isoformat(),
-                ),
-            )
+                _refuse_if_full(connection, MEMORIES, owner, self.limits.memories)
+            row = asdict(job) | {"created": now.isoformat()}
+            connection.execute(insert(MEMORY_JOBS).values(row))
 
-        await self._database.write(insert)
+        await self._database.write(write, _LOCK)
         return job
 
     async def job(self, owner: str | None, identifier: str) -> MemoryJob:
         known = canonical(identifier, MemoryNotFound)
-        return await self._found_job("id = ? AND owner IS ?", (known, owner), known)
+        which = and_(MEMORY_JOBS.c.id == known, owned_by(MEMORY_JOBS, owner))
+        return await self._found_job(which, known)
 
     async def job_with(self, secret: str, operation: Operation) -> MemoryJob:
         """The job of this secret, which is not a part of errors."""
-        return await self._found_job("secret = ? AND operation = ?", (secret, operation), "job")
+        columns = MEMORY_JOBS.c
+        which = and_(columns.secret == secret, columns.operation == operation)
+        return await self._found_job(which, "job")
 
     async def finish_import(self, job: MemoryJob, read: ReadMemory) -> None:
         """Store what an import has read; the job is done. Raises ``TooManyMemories``."""
@@ -174,84 +162,72 @@ class MemoryStore:
         parts, targets = await asyncio.to_thread(
             lambda: (_parts(identifier, read.units), json.dumps(read.targets))
         )
-        row = (
-            identifier,
-            job.owner,
-            job.name,
-            read.source,
-            targets,
-            len(read.units),
-            created,
-        )
+        row = {
+            "id": identifier,
+            "owner": job.owner,
+            "name": job.name,
+            "source": read.source,
+            "targets": targets,
+            "unit_count": len(read.units),
+            "created": created,
+        }
 
-        def insert(connection: sqlite3.Connection) -> None:
-            _require_room(connection, "memories", job.owner, self.limits.memories)
+        def write(connection: Connection) -> None:
+            _refuse_if_full(connection, MEMORIES, job.owner, self.limits.memories)
+            connection.execute(insert(MEMORIES).values(row))
+            if parts:
+                connection.execute(insert(MEMORY_PARTS), parts)
             connection.execute(
-                "INSERT INTO memories (id, owner, name, source, targets, unit_count, created) "
-                "VALUES (?, ?, ?, ?, ?, ?, ?)",
-                row,
-            )
-            connection.executemany(
-                "INSERT INTO memory_parts (memory, number, units) VALUES (?, ?, ?)", parts
-            )
-            connection.execute(
-                "UPDATE memory_jobs SET memory = ?, skipped = ? WHERE id = ?",
-                (identifier, read.skipped, job.id),
+                update(MEMORY_JOBS)
+                .where(MEMORY_JOBS.c.id == job.id)
+                .values(memory=identifier, skipped=read.skipped)
             )
 
-        await self._database.write(insert)
+        await self._database.write(write, _LOCK)
 
     async def fail(self, job: MemoryJob, error: str) -> None:
-        await self._database.write(
-            lambda connection: connection.execute(
-                "UPDATE memory_jobs SET error = ? WHERE id = ?", (error, job.id)
-            )
-        )
+        statement = update(MEMORY_JOBS).where(MEMORY_JOBS.c.id == job.id).values(error=error)
+        await self._database.write(lambda connection: connection.execute(statement))
 
-    async def _found_job(self, where: str, values: tuple[str | None, ...], shown: str) -> MemoryJob:
+    async def _found_job(self, which: ColumnElement[bool], shown: str) -> MemoryJob:
         oldest = (datetime.now(UTC) - _JOBS_KEPT).isoformat()
+        statement = select(MEMORY_JOBS).where(which, MEMORY_JOBS.c.created >= oldest)
 
-        def select(connection: sqlite3.Connection) -> MemoryJob:
-            row = connection.execute(
-                f"SELECT {_JOB} FROM memory_jobs WHERE {where} AND created >= ?", (*values, oldest)
-            ).fetchone()
+        def read(connection: Connection) -> MemoryJob:
+            row = connection.execute(statement).mappings().first()
             if row is None:
                 raise MemoryNotFound(shown)
-            fields = dict(zip(_JOB.split(", "), row, strict=True))
-            return MemoryJob(**fields | {"created": datetime.fromisoformat(fields["created"])})
+            return MemoryJob(**{**row, "created": datetime.fromisoformat(row["created"])})
 
-        return await self._database.read(select)
-
-
-_MEMORY = "id, name, source, targets, unit_count, created"
+        return await self._database.read(read)
 
 
-def _memory(row: tuple[str, str, str, str, int, str]) -> StoredMemory:
-    identifier, name, source, targets, count, created = row
-    languages = tuple(json.loads(targets))
-    return StoredMemory(identifier, name, source, languages, count, datetime.fromisoformat(created))
+def _refuse_if_full(connection: Connection, table: Table, owner: str | None, limit: int) -> None:
+    if count(connection, table, owner) >= limit:
+        raise TooManyMemories(limit)
 
 
-def _owned(connection: sqlite3.Connection, owner: str | None, identifier: str) -> StoredMemory:
-    row = connection.execute(
-        f"SELECT {_MEMORY} FROM memories WHERE id = ? AND owner IS ?", (identifier, owner)
-    ).fetchone()
+def _memory(row: Any) -> StoredMemory:
+    languages, created = tuple(json.loads(row.targets)), datetime.fromisoformat(row.created)
+    return StoredMemory(row.id, row.name, row.source, languages, row.unit_count, created)
+
+
+def _owned(connection: Connection, owner: str | None, identifier: str) -> StoredMemory:
+    which = and_(MEMORIES.c.id == identifier, owned_by(MEMORIES, owner))
+    row = connection.execute(select(MEMORIES).where(which)).first()
     if row is None:
         raise MemoryNotFound(identifier)
     return _memory(row)
 
 
-def _require_room(
-    connection: sqlite3.Connection, table: str, owner: str | None, limit: int
-) -> None:
-    if count(connection, table, owner) >= limit:
-        raise TooManyMemories(limit)
-
-
-def _parts(identifier: str, units: Sequence[MemoryUnit]) -> list[tuple[str, int, str]]:
+def _parts(identifier: str, units: Sequence[MemoryUnit]) -> list[dict[str, Any]]:
     """Rows of the parts of a memory."""
     starts = range(0, len(units), UNITS_IN_A_PART)
     return [
-        (identifier, n, json.dumps(units[start : start + UNITS_IN_A_PART], ensure_ascii=False))
-        for n, start in enumerate(starts)
+        {
+            "memory": identifier,
+            "number": number,
+            "units": json.dumps(units[start : start + UNITS_IN_A_PART], ensure_ascii=False),
+        }
+        for number, start in enumerate(starts)
     ]

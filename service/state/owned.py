@@ -1,10 +1,11 @@
-"""Identifiers of stores with several owners, and the number of an owner's rows."""
+"""What stores of several owners share: identifiers, and an owner's rows."""
 
 from __future__ import annotations
 
-import sqlite3
 import uuid
 from collections.abc import Callable
+
+from sqlalchemy import ColumnElement, Connection, Table, func, select
 
 from service.state.errors import StateError
 
@@ -17,9 +18,12 @@ def canonical(identifier: str, missing: Callable[[str], StateError]) -> str:
         raise missing(identifier) from error
 
 
-def count(connection: sqlite3.Connection, table: str, owner: str | None) -> int:
-    """The rows of an owner in a table; ``table`` is a name in the code."""
-    statement = f"SELECT COUNT(*) FROM {table} WHERE owner IS ?"
-    (number,) = connection.execute(statement, (owner,)).fetchone()
-    assert isinstance(number, int)
-    return number
+def owned_by(table: Table, owner: str | None) -> ColumnElement[bool]:
+    """Whether a row of ``table`` belongs to ``owner``."""
+    return table.c.owner.is_not_distinct_from(owner)
+
+
+def count(connection: Connection, table: Table, owner: str | None) -> int:
+    """The number of rows of an owner."""
+    statement = select(func.count()).select_from(table).where(owned_by(table, owner))
+    return connection.execute(statement).scalar_one()

@@ -1,96 +1,133 @@
-"""SQLite schema as a list of migrations.
+"""Tables of the persistent state, for SQLite and PostgreSQL alike.
 
-``PRAGMA user_version`` counts the migrations applied to a file. A published migration is never
-edited; changes are appended as another one.
+``service/state/migrations`` creates them. Times in ``TEXT`` are ISO 8601 in UTC.
 """
 
 from __future__ import annotations
 
-MIGRATIONS: tuple[tuple[str, ...], ...] = (
-    (
-        """
-        CREATE TABLE api_keys (
-            name TEXT PRIMARY KEY,
-            digest BLOB NOT NULL UNIQUE,
-            requests_per_minute INTEGER,
-            characters_per_month INTEGER,
-            created TEXT NOT NULL
-        ) WITHOUT ROWID
-        """,
-        """
-        CREATE TABLE usage (
-            caller TEXT NOT NULL,
-            month TEXT NOT NULL,
-            characters INTEGER NOT NULL,
-            documents INTEGER NOT NULL,
-            PRIMARY KEY (caller, month)
-        ) WITHOUT ROWID
-        """,
-        """
-        CREATE TABLE glossaries (
-            id TEXT PRIMARY KEY,
-            owner TEXT,
-            name TEXT NOT NULL,
-            created TEXT NOT NULL
-        )
-        """,
-        "CREATE INDEX glossaries_by_owner ON glossaries (owner, created)",
-        """
-        CREATE TABLE dictionaries (
-            glossary TEXT NOT NULL REFERENCES glossaries ON DELETE CASCADE,
-            source TEXT NOT NULL,
-            target TEXT NOT NULL,
-            entry_count INTEGER NOT NULL,
-            entries TEXT NOT NULL,
-            PRIMARY KEY (glossary, source, target)
-        )
-        """,
-        """
-        CREATE TABLE suggestions (
-            id INTEGER PRIMARY KEY,
-            received TEXT NOT NULL,
-            owner TEXT,
-            source TEXT NOT NULL,
-            target TEXT NOT NULL,
-            text TEXT NOT NULL,
-            suggestion TEXT NOT NULL
-        )
-        """,
-    ),
-    (
-        """
-        CREATE TABLE memories (
-            id TEXT PRIMARY KEY,
-            owner TEXT,
-            name TEXT NOT NULL,
-            source TEXT NOT NULL,
-            targets TEXT NOT NULL,
-            unit_count INTEGER NOT NULL,
-            created TEXT NOT NULL
-        )
-        """,
-        "CREATE INDEX memories_by_owner ON memories (owner, created)",
-        """
-        CREATE TABLE memory_parts (
-            memory TEXT NOT NULL REFERENCES memories ON DELETE CASCADE,
-            number INTEGER NOT NULL,
-            units TEXT NOT NULL,
-            PRIMARY KEY (memory, number)
-        )
-        """,
-        """
-        CREATE TABLE memory_jobs (
-            id TEXT PRIMARY KEY,
-            owner TEXT,
-            operation TEXT NOT NULL,
-            secret TEXT NOT NULL UNIQUE,
-            name TEXT NOT NULL,
-            file_bytes INTEGER NOT NULL,
-            memory TEXT,
-            error TEXT,
-            skipped INTEGER NOT NULL,
-            created TEXT NOT NULL
-        )
-        """,
-    ),
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Connection,
+    ForeignKey,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Table,
+    Text,
 )
+from sqlalchemy.dialects import postgresql, sqlite
+
+METADATA = MetaData()
+
+API_KEYS = Table(
+    "api_keys",
+    METADATA,
+    Column("name", Text, primary_key=True),
+    Column("digest", LargeBinary, nullable=False, unique=True),
+    Column("requests_per_minute", BigInteger),
+    Column("characters_per_month", BigInteger),
+    Column("created", Text, nullable=False),
+)
+
+USAGE = Table(
+    "usage",
+    METADATA,
+    Column("caller", Text, primary_key=True),
+    Column("month", Text, primary_key=True),
+    Column("characters", BigInteger, nullable=False),
+    Column("documents", BigInteger, nullable=False),
+)
+
+SETTLEMENTS = Table(
+    "settlements",
+    METADATA,
+    Column("ledger", Text, primary_key=True),
+    Column("number", BigInteger, nullable=False),
+    Column("written", Text, nullable=False),
+)
+"""The last batch of usage that each process has written."""
+
+GLOSSARIES = Table(
+    "glossaries",
+    METADATA,
+    Column("id", Text, primary_key=True),
+    Column("owner", Text),
+    Column("name", Text, nullable=False),
+    Column("created", Text, nullable=False),
+)
+
+DICTIONARIES = Table(
+    "dictionaries",
+    METADATA,
+    Column("glossary", Text, ForeignKey("glossaries.id", ondelete="CASCADE"), primary_key=True),
+    Column("source", Text, primary_key=True),
+    Column("target", Text, primary_key=True),
+    Column("position", Integer, nullable=False, server_default="0"),
+    Column("entry_count", Integer, nullable=False),
+    Column("digest", Text, nullable=False, server_default=""),
+    Column("entries", Text, nullable=False),
+)
+
+MEMORIES = Table(
+    "memories",
+    METADATA,
+    Column("id", Text, primary_key=True),
+    Column("owner", Text),
+    Column("name", Text, nullable=False),
+    Column("source", Text, nullable=False),
+    Column("targets", Text, nullable=False),
+    Column("unit_count", Integer, nullable=False),
+    Column("created", Text, nullable=False),
+)
+
+MEMORY_PARTS = Table(
+    "memory_parts",
+    METADATA,
+    Column("memory", Text, ForeignKey("memories.id", ondelete="CASCADE"), primary_key=True),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("units", Text, nullable=False),
+)
+
+MEMORY_JOBS = Table(
+    "memory_jobs",
+    METADATA,
+    Column("id", Text, primary_key=True),
+    Column("owner", Text),
+    Column("operation", Text, nullable=False),
+    Column("secret", Text, nullable=False, unique=True),
+    Column("name", Text, nullable=False),
+    Column("file_bytes", BigInteger, nullable=False),
+    Column("memory", Text),
+    Column("error", Text),
+    Column("skipped", Integer, nullable=False),
+    Column("created", Text, nullable=False),
+)
+
+SUGGESTIONS = Table(
+    "suggestions",
+    METADATA,
+    Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
+    Column("received", Text, nullable=False),
+    Column("owner", Text),
+    Column("source", Text, nullable=False),
+    Column("target", Text, nullable=False),
+    Column("text", Text, nullable=False),
+    Column("suggestion", Text, nullable=False),
+)
+
+REVISIONS = Table(
+    "revisions",
+    METADATA,
+    Column("name", Text, primary_key=True),
+    Column("number", BigInteger, nullable=False),
+)
+"""Counters of changes, which processes poll."""
+
+
+def upsert(connection: Connection, table: Table, *rows: dict[str, Any]) -> Any:
+    """An ``INSERT`` of the connection's database, which has ``on_conflict_do_update``."""
+    insert = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
+    return insert(table).values(rows)

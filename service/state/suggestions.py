@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from sqlalchemy import Connection, func, insert, select
+
 from service.state.database import Database
 from service.state.errors import InvalidSuggestion, SuggestionsFull
+from service.state.schema import SUGGESTIONS
 from service.text.types import LanguagePair
 
 
@@ -37,20 +39,23 @@ class SuggestionStore:
         """
         for name, value in (("text", text), ("suggestion", suggestion)):
             self._check(name, value)
-        row = (self._now().isoformat(), owner, pair.source, pair.target, text, suggestion)
+        row = {
+            "received": self._now().isoformat(),
+            "owner": owner,
+            "source": pair.source,
+            "target": pair.target,
+            "text": text,
+            "suggestion": suggestion,
+        }
         limit = self._limits.suggestions
 
-        def insert(connection: sqlite3.Connection) -> None:
-            (number,) = connection.execute("SELECT COUNT(*) FROM suggestions").fetchone()
+        def add(connection: Connection) -> None:
+            number = connection.execute(select(func.count()).select_from(SUGGESTIONS)).scalar_one()
             if number >= limit:
                 raise SuggestionsFull
-            connection.execute(
-                "INSERT INTO suggestions (received, owner, source, target, text, suggestion) "
-                "VALUES (?, ?, ?, ?, ?, ?)",
-                row,
-            )
+            connection.execute(insert(SUGGESTIONS).values(row))
 
-        await self._database.write(insert)
+        await self._database.write(add, "suggestions")
 
     def _check(self, name: str, value: str) -> None:
         if not value.strip():

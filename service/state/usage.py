@@ -1,33 +1,44 @@
 """Monthly usage ledger: characters and documents per caller, with quotas. Independent of keys.
 
 Usage is written once a second and at shutdown, so a crash may lose the last second. A quota counts
-usage that is written, pending or reserved by running requests, so concurrent requests cannot exceed
-it together. Processes that share the database see each other's usage when they write. They can
-exceed a quota by at most the usage of one second.
+usage that is written, pending or reserved by running requests, so concurrent requests of a process
+cannot exceed it together. Processes that share the database learn each other's usage once a second,
+for the callers of the last seconds, so all of them together can exceed a quota by at most what they
+admit within about a second. Each batch has a number, so that a batch whose commit was not
+confirmed is not written twice. While the database is away, usage is counted in memory, and quotas
+are those of the last known sums.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import sqlite3
-from collections.abc import AsyncIterator, Callable, Sequence
+import secrets
+import time
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+
+from sqlalchemy import Connection, and_, delete, or_, select
 
 from service.state.database import Database
 from service.state.errors import QuotaExceeded, StateFailed
+from service.state.schema import SETTLEMENTS, USAGE, upsert
 
 logger = logging.getLogger(__name__)
 
 _FLUSH_SECONDS = 1.0
 _LONGEST_PAUSE_SECONDS = 60.0
 """Longest pause between attempts while writes fail."""
+_WATCHED_SECONDS = 10.0
+"""How long after its last request the total of a caller with a quota is read in each flush."""
+_REMEMBERED = timedelta(days=1)
+"""Age at which the number of a process that has ended is removed."""
 _ANONYMOUS = ""
 """The name under which all callers without a key are counted together."""
 
-_Key = tuple[str, str]
+Account = tuple[str, str]
 """A caller and a month, such as 2026-11."""
 
 
@@ -59,13 +70,32 @@ class Usage:
     ends: datetime
 
 
+@dataclass(frozen=True, slots=True)
+class Booking:
+    """Usage that is reserved until a transaction writes it; see ``UsageLedger.booking``."""
+
+    account: Account
+    amount: Amount
+
+    def write(self, connection: Connection) -> None:
+        """Add it to the written usage."""
+        _add(connection, {self.account: self.amount})
+
+    def take_back(self, connection: Connection) -> None:
+        """Subtract it again, for work that failed."""
+        _add(connection, {self.account: _NOTHING - self.amount})
+
+
 @dataclass(slots=True)
-class _Account:
-    written: Amount
+class _Sums:
+    written: Amount = field(default=_NOTHING)
+    known: bool = False
+    """Whether ``written`` has been read from the database."""
     pending: Amount = field(default=_NOTHING)
     """Used, not yet written."""
     reserved: Amount = field(default=_NOTHING)
     """Reserved by requests in progress; counts against the quota."""
+    watched_until: float = 0.0
 
     @property
     def used(self) -> Amount:
@@ -75,10 +105,10 @@ class _Account:
 class Charge:
     """Amount that is reserved for a request in progress, part by part used. Event loop only."""
 
-    def __init__(self, account: _Account, amount: Amount) -> None:
-        self._account = account
+    def __init__(self, sums: _Sums, amount: Amount) -> None:
+        self._sums = sums
         self._left = amount
-        account.reserved += amount
+        sums.reserved += amount
 
     def use(self, characters: int) -> None:
         """Charge for characters, at most those reserved, also if the work fails later."""
@@ -88,26 +118,40 @@ class Charge:
         """Charge for everything that is left."""
         self._spend(self._left)
 
+    def note_written(self) -> None:
+        """Count everything that is left as written by a transaction."""
+        # The next flush reads the sum of all processes.
+        self._sums.written += self._left
+        self.release()
+
     def release(self) -> None:
         """Reserve nothing any longer."""
-        self._account.reserved -= self._left
+        self._sums.reserved -= self._left
         self._left = _NOTHING
 
     def _spend(self, amount: Amount) -> None:
         self._left -= amount
-        self._account.reserved -= amount
-        self._account.pending += amount
+        self._sums.reserved -= amount
+        self._sums.pending += amount
 
 
 class UsageLedger:
     """Usage of all callers, for one event loop; runs from ``start`` to ``close``."""
 
     def __init__(
-        self, database: Database, now: Callable[[], datetime] = lambda: datetime.now(UTC)
+        self,
+        database: Database,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._database = database
         self._now = now
-        self._accounts: dict[_Key, _Account] = {}
+        self._clock = clock
+        self._name = secrets.token_hex(8)
+        self._number = 0
+        self._batch: dict[Account, Amount] = {}
+        """The batch that is being written, or whose commit has not been confirmed."""
+        self._accounts: dict[Account, _Sums] = {}
         # Serialises reads and flushes: a read must not miss a flush that cleared ``pending``.
         self._exchanging = asyncio.Lock()
         self._flushing: asyncio.Task[None] | None = None
@@ -136,58 +180,109 @@ class UsageLedger:
         ``caller`` is ``None`` for callers without a key. ``quota`` is in characters a month; 0 is
         unlimited. Raises ``QuotaExceeded`` before any work is done.
         """
-        now = self._now()
-        account = await self._account((caller or _ANONYMOUS, _month(now)))
-        amount = Amount(characters, documents)
-        taken = account.used.characters + account.reserved.characters
-        if quota and taken + characters > quota:
-            raise QuotaExceeded(characters, taken, quota, _bounds(now)[1])
-        charge = Charge(account, amount)
+        _, charge = await self._reserve(caller, Amount(characters, documents), quota)
         try:
             yield charge
             charge.finish()
         finally:
             charge.release()
 
+    @asynccontextmanager
+    async def booking(
+        self, caller: str | None, characters: int, documents: int = 0, quota: int = 0
+    ) -> AsyncIterator[Booking]:
+        """Charge by a transaction inside, which writes the booking with what it pays for."""
+        amount = Amount(characters, documents)
+        account, charge = await self._reserve(caller, amount, quota)
+        try:
+            yield Booking(account, amount)
+            charge.note_written()
+        finally:
+            charge.release()
+
     async def of(self, caller: str | None) -> Usage:
         """Usage of a caller this month, including the written usage of other processes."""
         now = self._now()
-        key = (caller or _ANONYMOUS, _month(now))
+        account = (caller or _ANONYMOUS, _month(now))
         async with self._exchanging:
-            written = await self._database.read(lambda connection: _read(connection, key))
-            account = self._accounts.get(key)
-            if account is not None:
-                account.written = written
-            used = account.used if account is not None else written
+            written = (await self._database.read(lambda c: _read(c, [account])))[account]
+            sums = self._accounts.get(account)
+            if sums is not None:
+                sums.written, sums.known = written, True
+            used = sums.used if sums is not None else written
         return Usage(used.characters, used.documents, *_bounds(now))
 
     async def flush(self) -> None:
         """Write pending usage; raises ``StateFailed`` and then keeps it for the next flush."""
         async with self._exchanging:
-            sums = {key: a.pending for key, a in self._accounts.items() if a.pending}
-            if sums:
-                totals = await self._database.write(
-                    lambda connection: [_add(connection, *used) for used in sums.items()]
-                )
-                self._note_written(sums, totals)
+            if not self._batch:
+                self._batch = {key: a.pending for key, a in self._accounts.items() if a.pending}
+                self._number += bool(self._batch)
+            watched = [key for key, a in self._accounts.items() if a.watched_until > self._clock()]
+            if self._batch or watched:
+                self._note_written(await self._database.write(lambda c: self._settle(c, watched)))
             this_month = _month(self._now())
-            for key, account in list(self._accounts.items()):
-                if key[1] != this_month and not account.pending and not account.reserved:
+            for key, sums in list(self._accounts.items()):
+                if key[1] != this_month and not sums.pending and not sums.reserved:
                     del self._accounts[key]
 
-    def _note_written(self, sums: dict[_Key, Amount], totals: Sequence[Amount]) -> None:
-        for (key, amount), total in zip(sums.items(), totals, strict=True):
-            account = self._accounts[key]
-            account.pending -= amount
-            account.written = total
+    def _settle(
+        self, connection: Connection, watched: Collection[Account]
+    ) -> Mapping[Account, Amount]:
+        """Write the batch unless it is written; return the sums of its and the watched accounts."""
+        if self._batch and not self._is_settled(connection):
+            written = self._now()
+            row = {"ledger": self._name, "number": self._number, "written": written.isoformat()}
+            numbered = upsert(connection, SETTLEMENTS, row)
+            changed = {name: numbered.excluded[name] for name in ("number", "written")}
+            connection.execute(
+                numbered.on_conflict_do_update(index_elements=[SETTLEMENTS.c.ledger], set_=changed)
+            )
+            if self._number == 1:
+                old = (written - _REMEMBERED).isoformat()
+                connection.execute(delete(SETTLEMENTS).where(SETTLEMENTS.c.written < old))
+            _add(connection, self._batch)
+        return _read(connection, {*self._batch, *watched})
 
-    async def _account(self, key: _Key) -> _Account:
-        if key not in self._accounts:
-            async with self._exchanging:
-                if key not in self._accounts:
-                    written = await self._database.read(lambda connection: _read(connection, key))
-                    self._accounts[key] = _Account(written)
-        return self._accounts[key]
+    def _is_settled(self, connection: Connection) -> bool:
+        number = select(SETTLEMENTS.c.number).where(SETTLEMENTS.c.ledger == self._name)
+        return connection.execute(number).scalar() == self._number
+
+    def _note_written(self, totals: Mapping[Account, Amount]) -> None:
+        for key, amount in self._batch.items():
+            self._accounts[key].pending -= amount
+        self._batch = {}
+        for key, total in totals.items():
+            self._accounts[key].written, self._accounts[key].known = total, True
+
+    async def _reserve(
+        self, caller: str | None, amount: Amount, quota: int
+    ) -> tuple[Account, Charge]:
+        now = self._now()
+        account = (caller or _ANONYMOUS, _month(now))
+        sums = self._accounts.setdefault(account, _Sums())
+        if quota:
+            if not sums.known:
+                await self._learn(account, sums)
+                # At the end of a month, a flush may have dropped it meanwhile.
+                sums = self._accounts.setdefault(account, sums)
+            sums.watched_until = self._clock() + _WATCHED_SECONDS
+            taken = (sums.used + sums.reserved).characters
+            if taken + amount.characters > quota:
+                raise QuotaExceeded(amount.characters, taken, quota, _bounds(now)[1])
+        return account, Charge(sums, amount)
+
+    async def _learn(self, account: Account, sums: _Sums) -> None:
+        async with self._exchanging:
+            if not sums.known:
+                try:
+                    totals = await self._database.read(lambda c: _read(c, [account]))
+                except StateFailed:
+                    # The next flush reads the sum. Meanwhile this process counts alone.
+                    logger.warning("a quota is applied without what was used before")
+                else:
+                    sums.written = totals[account]
+                sums.known = True
 
     async def _flush_forever(self) -> None:
         pause = _FLUSH_SECONDS
@@ -206,20 +301,32 @@ class UsageLedger:
         return True
 
 
-def _add(connection: sqlite3.Connection, key: _Key, amount: Amount) -> Amount:
+def _add(connection: Connection, amounts: Mapping[Account, Amount]) -> None:
+    # All processes lock rows in the same order, so that none waits for another in a circle.
+    rows = [
+        {"caller": caller, "month": month, "characters": a.characters, "documents": a.documents}
+        for (caller, month), a in sorted(amounts.items())
+    ]
+    columns = USAGE.c
+    added = upsert(connection, USAGE, *rows)
+    sums = {name: columns[name] + added.excluded[name] for name in ("characters", "documents")}
     connection.execute(
-        "INSERT INTO usage VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET "
-        "characters = characters + excluded.characters, documents = documents + excluded.documents",
-        (*key, amount.characters, amount.documents),
+        added.on_conflict_do_update(index_elements=[columns.caller, columns.month], set_=sums)
     )
-    return _read(connection, key)
 
 
-def _read(connection: sqlite3.Connection, key: _Key) -> Amount:
-    row = connection.execute(
-        "SELECT characters, documents FROM usage WHERE caller = ? AND month = ?", key
-    ).fetchone()
-    return Amount(*row) if row else _NOTHING
+def _read(connection: Connection, accounts: Iterable[Account]) -> dict[Account, Amount]:
+    """The written usage of each account."""
+    columns = USAGE.c
+    wanted = dict.fromkeys(accounts, _NOTHING)
+    months = {month for _, month in wanted}
+    its = [
+        and_(columns.month == month, columns.caller.in_([c for c, m in wanted if m == month]))
+        for month in months
+    ]
+    for caller, month, characters, documents in connection.execute(select(USAGE).where(or_(*its))):
+        wanted[caller, month] = Amount(characters, documents)
+    return wanted
 
 
 def _month(now: datetime) -> str:

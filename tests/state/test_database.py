@@ -4,65 +4,110 @@ import asyncio
 import logging
 import os
 import sqlite3
-import threading
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
+from pydantic import SecretStr
+from sqlalchemy import Connection, delete, insert, select, text
 
+from service.state.copying import copy
 from service.state.database import FILE_NAME, Database
-from service.state.errors import StateFailed, StateUnavailable
-from service.state.schema import MIGRATIONS
+from service.state.errors import StateFailed, StateNotEmpty, StateUnavailable
+from service.state.glossaries import GlossaryStore
+from service.state.keys import KeyStore
+from service.state.schema import USAGE
+from service.state.suggestions import SuggestionStore
+from service.state.usage import UsageLedger
+from service.text.types import LanguagePair, Term
+from tests.state.clocks import Clock
+from tests.support.postgres import Postgres
+
+DE_EN, EN_DE = LanguagePair("de", "en"), LanguagePair("en", "de")
+DOG = Term("Hund", "dog")
+
+# The tables of the Dragoman that had migrations of its own.
+EARLIER = """
+    CREATE TABLE api_keys (name TEXT PRIMARY KEY, digest BLOB NOT NULL UNIQUE,
+        requests_per_minute INTEGER, characters_per_month INTEGER, created TEXT NOT NULL)
+        WITHOUT ROWID;
+    CREATE TABLE usage (caller TEXT NOT NULL, month TEXT NOT NULL, characters INTEGER NOT NULL,
+        documents INTEGER NOT NULL, PRIMARY KEY (caller, month)) WITHOUT ROWID;
+    CREATE TABLE glossaries (id TEXT PRIMARY KEY, owner TEXT, name TEXT NOT NULL,
+        created TEXT NOT NULL);
+    CREATE INDEX glossaries_by_owner ON glossaries (owner, created);
+    CREATE TABLE dictionaries (glossary TEXT NOT NULL REFERENCES glossaries ON DELETE CASCADE,
+        source TEXT NOT NULL, target TEXT NOT NULL, entry_count INTEGER NOT NULL,
+        entries TEXT NOT NULL, PRIMARY KEY (glossary, source, target));
+    CREATE TABLE suggestions (id INTEGER PRIMARY KEY, received TEXT NOT NULL, owner TEXT,
+        source TEXT NOT NULL, target TEXT NOT NULL, text TEXT NOT NULL, suggestion TEXT NOT NULL);
+    PRAGMA user_version = 1;
+"""
+GLOSSARY = "0b7a5c1e-0000-4000-8000-000000000001"
+ROWS = f"""
+    INSERT INTO api_keys VALUES ('weblate',
+        x'2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b', 60, NULL,
+        '2026-01-02T03:04:05.000006+00:00');
+    INSERT INTO usage VALUES ('weblate', '2026-11', 70, 2);
+    INSERT INTO glossaries VALUES ('{GLOSSARY}', 'weblate', 'Tiere', '2026-01-02T03:04:05+00:00');
+    INSERT INTO dictionaries VALUES ('{GLOSSARY}', 'en', 'de', 1, '[["dog", "Hund"]]');
+    INSERT INTO dictionaries VALUES ('{GLOSSARY}', 'de', 'en', 1, '[["Hund", "dog"]]');
+    INSERT INTO suggestions VALUES (7, '2026-01-02', 'weblate', 'de', 'en', 'Hallo', 'Hello');
+"""
 
 
-def put(value: int, connection: sqlite3.Connection) -> None:
-    connection.execute("INSERT INTO usage VALUES ('', '2026-11', ?, 0)", (value,))
+def put(value: int, connection: Connection) -> None:
+    connection.execute(insert(USAGE).values(("", f"2026-{value}", value, 0)))
 
 
-def values(connection: sqlite3.Connection) -> list[int]:
-    return [value for (value,) in connection.execute("SELECT characters FROM usage")]
+def values(connection: Connection) -> list[int]:
+    return list(connection.execute(select(USAGE.c.characters)).scalars())
 
 
-async def test_written_rows_can_be_read_and_survive_reopening(tmp_path: Path) -> None:
-    for path in (None, tmp_path / "a" / "b" / FILE_NAME):
-        async with Database(path) as database:
-            await database.write(lambda connection: put(7, connection))
-            assert await database.read(values) == [7]
-    async with Database(path) as database:
+async def test_written_rows_can_be_read_and_survive_reopening(place: Path | SecretStr) -> None:
+    async with Database(place, upgrade=True) as database:
+        await database.write(lambda connection: put(7, connection))
         assert await database.read(values) == [7]
+    async with Database(place) as database:
+        assert await database.read(values) == [7]
+
+
+async def test_directory_is_created_and_has_one_file_afterwards(tmp_path: Path) -> None:
+    async with Database.at(tmp_path / "a" / "b"):
+        pass
     assert [path.name for path in (tmp_path / "a" / "b").iterdir()] == [FILE_NAME]
 
 
-async def test_failed_transaction_writes_nothing() -> None:
-    def half(connection: sqlite3.Connection) -> None:
+async def test_failed_transaction_writes_nothing(database: Database) -> None:
+    def half(connection: Connection) -> None:
         put(7, connection)
         raise RuntimeError("half done")
 
-    async with Database(None) as database:
-        with pytest.raises(RuntimeError, match="half done"):
-            await database.write(half)
-        assert await database.read(values) == []
+    with pytest.raises(RuntimeError, match="half done"):
+        await database.write(half)
+    assert await database.read(values) == []
 
 
-async def test_all_calls_run_on_one_thread_that_ends_with_the_database(tmp_path: Path) -> None:
-    async with Database(tmp_path / FILE_NAME) as database:
-        threads = await asyncio.gather(
-            *(database.read(lambda _: threading.current_thread()) for _ in range(20))
-        )
-        assert len(set(threads)) == 1
-        assert threads[0] is not threading.main_thread()
-    assert not threads[0].is_alive()
-
-
-async def test_concurrent_connections_see_each_others_writes(tmp_path: Path) -> None:
-    databases = [Database(tmp_path / FILE_NAME) for _ in range(8)]
+async def test_concurrent_connections_see_each_others_writes(place: Path | SecretStr) -> None:
+    databases = [Database(place, upgrade=True) for _ in range(8)]
     await asyncio.gather(*(database.open() for database in databases))
     for database in databases[:3]:
-        await database.write(lambda c: c.execute("DELETE FROM usage"))
+        await database.write(lambda c: c.execute(delete(USAGE)))
         await database.write(lambda connection: put(len(values(connection)), connection))
         assert [await other.read(values) for other in databases] == [[0]] * 8
     await asyncio.gather(*(database.close() for database in databases))
+
+
+async def test_transactions_with_the_same_lock_follow_one_another(
+    place: Path | SecretStr, database: Database
+) -> None:
+    def count(connection: Connection) -> None:
+        put(len(values(connection)), connection)
+
+    async with Database(place) as other:
+        await asyncio.gather(*(each.write(count, "count") for each in 10 * (database, other)))
+    assert sorted(await database.read(values)) == list(range(20))
 
 
 @pytest.fixture
@@ -96,24 +141,64 @@ async def test_file_that_stays_locked_is_an_error_with_a_remedy(
         await Database(tmp_path / FILE_NAME).open()
 
 
-async def test_older_file_is_migrated_and_keeps_its_rows(tmp_path: Path) -> None:
-    async with Database(tmp_path / FILE_NAME) as database:
-        await database.write(lambda connection: put(7, connection))
-    later = (*MIGRATIONS, ("ALTER TABLE usage ADD COLUMN images INTEGER NOT NULL DEFAULT 3",))
-    for _ in range(2):
-        async with Database(tmp_path / FILE_NAME, later) as database:
-            rows = await database.read(lambda c: c.execute("SELECT * FROM usage").fetchall())
-            assert rows == [("", "2026-11", 7, 0, 3)]
-    with pytest.raises(StateUnavailable, match=r"later Dragoman \(schema 3, and this one knows 2"):
-        await Database(tmp_path / FILE_NAME).open()
+async def test_state_of_an_earlier_dragoman_is_taken_over_and_copied(
+    tmp_path: Path, place: Path | SecretStr
+) -> None:
+    (tmp_path / "old").mkdir()
+    with closing(sqlite3.connect(tmp_path / "old" / FILE_NAME)) as connection:
+        connection.executescript(EARLIER + ROWS)
+    target = place if isinstance(place, SecretStr) else tmp_path / "new" / FILE_NAME
+    async with Database.at(tmp_path / "old") as old, Database(target, upgrade=True) as new:
+        copied = await copy(old, new)
+        with pytest.raises(StateNotEmpty):
+            await copy(old, new)
+        for database in (old, new):
+            key = await KeyStore(database).find("secret")
+            assert key is not None
+            assert (key.name, key.requests_per_minute, key.created.year) == ("weblate", 60, 2026)
+            usage = await UsageLedger(database, Clock().now).of("weblate")
+            assert (usage.characters, usage.documents) == (70, 2)
+            (glossary,) = await GlossaryStore(database).all("weblate")
+            assert [each.pair for each in glossary.dictionaries] == [EN_DE, DE_EN]
+            terms = await GlossaryStore(database).terms("weblate", glossary.id, DE_EN)
+            assert terms == (DOG,)
+            await SuggestionStore(database).add("weblate", DE_EN, "Ja", "Yes")
+    rows = {"api_keys": 1, "usage": 1, "glossaries": 1, "dictionaries": 2, "suggestions": 1}
+    assert {table: number for table, number in copied.items() if number} == rows
+    with closing(sqlite3.connect(tmp_path / "old" / FILE_NAME)) as connection:
+        # An earlier Dragoman compares this number with its own, and refuses.
+        assert connection.execute("PRAGMA user_version").fetchone() > (1,)
+
+
+async def test_state_of_a_later_dragoman_is_refused_by_name(place: Path | SecretStr) -> None:
+    async with Database(place, upgrade=True) as database:
+        later = text("UPDATE alembic_version SET version_num = '99'")
+        await database.write(lambda connection: connection.execute(later))
+    for upgrade in (False, True):
+        with pytest.raises(StateUnavailable, match=r"by a later Dragoman \(schema 99, and this"):
+            await Database(place, upgrade=upgrade).open()
+
+
+async def test_postgresql_is_only_upgraded_on_request(postgres_address: SecretStr) -> None:
+    with pytest.raises(StateUnavailable, match="run `dragoman state upgrade`"):
+        await Database(postgres_address).open()
+    await asyncio.gather(*(_upgraded(postgres_address) for _ in range(3)))
+    async with Database(postgres_address) as database:
+        assert await database.read(values) == []
+
+
+async def _upgraded(place: SecretStr) -> None:
+    async with Database(place, upgrade=True):
+        pass
 
 
 async def test_a_migration_that_fails_changes_nothing(tmp_path: Path) -> None:
-    broken = (*MIGRATIONS, ("CREATE TABLE new (a)", "CREATE TABLE new (a)"))
-    with pytest.raises(StateUnavailable, match="already exists"):
-        await Database(tmp_path / FILE_NAME, broken).open()
-    async with Database(tmp_path / FILE_NAME) as database:
-        assert await database.read(values) == []
+    with closing(sqlite3.connect(tmp_path / FILE_NAME)) as connection:
+        connection.executescript(EARLIER + ROWS + "CREATE TABLE revisions (a);")
+        before = list(connection.iterdump())
+        with pytest.raises(StateUnavailable, match="already exists"):
+            await Database(tmp_path / FILE_NAME).open()
+        assert list(connection.iterdump()) == before
 
 
 async def test_unusable_files_and_paths_are_errors_with_a_remedy(tmp_path: Path) -> None:
@@ -121,13 +206,14 @@ async def test_unusable_files_and_paths_are_errors_with_a_remedy(tmp_path: Path)
         (tmp_path / name).write_text("no database" * 100)
     (tmp_path / FILE_NAME).mkdir()
     remedy = "set DRAGOMAN_STATE to a directory"
-    for path, problem in (
+    for place, problem in (
         (tmp_path / "text", "file is not a database; put back a copy of it, or move it away"),
         (tmp_path / "file" / FILE_NAME, remedy),
         (tmp_path / FILE_NAME, remedy),
+        (SecretStr("postgresql://[::1"), "write postgresql://USER"),
     ):
         with pytest.raises(StateUnavailable, match=problem):
-            await Database(path).open()
+            await Database(place).open()
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write to every file")
@@ -139,13 +225,33 @@ async def test_read_only_file_error_has_remedy(tmp_path: Path) -> None:
         await Database(tmp_path / FILE_NAME).open()
 
 
-async def test_failure_is_logged_and_hides_the_file_from_callers(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+async def test_failure_is_logged_and_hides_place_and_values_from_callers(
+    database: Database, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with Database(tmp_path / FILE_NAME) as database:
-        with caplog.at_level(logging.ERROR), pytest.raises(StateFailed) as failure:
-            await database.read(lambda connection: connection.execute("SELECT * FROM absent"))
-        assert await database.read(values) == []
-    assert "no such table: absent" in caplog.text
+    statement = text("SELECT * FROM absent WHERE name = :name")
+    with caplog.at_level(logging.ERROR), pytest.raises(StateFailed) as failure:
+        await database.read(lambda connection: connection.execute(statement, {"name": "secret"}))
+    assert await database.read(values) == []
+    assert "absent" in caplog.text
+    assert "secret" not in caplog.text
     assert "absent" not in str(failure.value)
-    assert str(tmp_path) not in str(failure.value)
+    assert database.name not in str(failure.value)
+
+
+async def test_password_is_in_no_message() -> None:
+    address = SecretStr("postgresql://dragoman:hidden@/absent?host=/absent")
+    with pytest.raises(StateUnavailable) as failure:
+        await Database(address).open()
+    assert "hidden" not in str(failure.value)
+
+
+async def test_database_that_was_restarted_is_used_again(
+    postgres: Postgres, postgres_address: SecretStr
+) -> None:
+    async with Database(postgres_address, upgrade=True) as database:
+        await database.write(lambda connection: put(7, connection))
+        postgres.stop()
+        with pytest.raises(StateFailed):
+            await database.read(values)
+        postgres.start()
+        assert await database.read(values) == [7]

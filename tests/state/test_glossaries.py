@@ -1,11 +1,11 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from sqlalchemy import select
 
 from service.state.database import FILE_NAME, Database
 from service.state.errors import (
@@ -15,6 +15,7 @@ from service.state.errors import (
     TooManyGlossaries,
 )
 from service.state.glossaries import Dictionary, GlossaryLimits, GlossaryStore
+from service.state.schema import DICTIONARIES
 from service.text.types import LanguagePair, Term
 
 DE_EN, EN_DE = LanguagePair("de", "en"), LanguagePair("en", "de")
@@ -22,11 +23,10 @@ DOG, CAT = Term("Hund", "dog"), Term("Katze", "cat")
 
 
 @pytest.fixture
-async def store() -> AsyncIterator[GlossaryStore]:
-    async with Database(None) as database:
-        yield GlossaryStore(
-            database, GlossaryLimits(glossaries=3, dictionaries=2, entries=4, characters=100)
-        )
+def store(database: Database) -> GlossaryStore:
+    return GlossaryStore(
+        database, GlossaryLimits(glossaries=3, dictionaries=2, entries=4, characters=100)
+    )
 
 
 async def test_stored_glossary_is_read_unchanged(tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ async def test_a_deleted_glossary_is_gone_with_its_entries(tmp_path: Path) -> No
         assert await store.all(None) == ()
         with pytest.raises(GlossaryNotFound):
             await store.terms(None, made.id, DE_EN)
-        left = await database.read(lambda c: c.execute("SELECT * FROM dictionaries").fetchall())
+        left = await database.read(lambda c: c.execute(select(DICTIONARIES)).fetchall())
         assert left == []
 
 
@@ -152,3 +152,23 @@ async def test_glossaries_without_name_entries_or_two_languages_are_refused(
             await store.create(None, name, {DE_EN: [DOG]})
         with pytest.raises(InvalidGlossary, match="name"):
             await store.rename(None, made.id, name)
+
+
+async def test_entries_are_read_and_parsed_again_only_after_a_change(database: Database) -> None:
+    store, elsewhere = GlossaryStore(database), GlossaryStore(database)
+    made = await store.create("ann", "Tiere", {DE_EN: [DOG]})
+    first = await store.terms("ann", made.id, DE_EN)
+    assert await store.terms("ann", made.id, DE_EN) is first
+    await elsewhere.replace("ann", made.id, DE_EN, [CAT])
+    assert await store.terms("ann", made.id, DE_EN) == (CAT,)
+
+
+async def test_parsed_entries_are_bounded(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("service.state.glossaries._MOST_CHARACTERS", 10)
+    store = GlossaryStore(database)
+    made = [await store.create("ann", "Tiere", {DE_EN: [term]}) for term in (DOG, CAT)]
+    dog, cat = [await store.terms("ann", each.id, DE_EN) for each in made]
+    assert await store.terms("ann", made[1].id, DE_EN) is cat
+    assert await store.terms("ann", made[0].id, DE_EN) is not dog

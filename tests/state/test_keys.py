@@ -6,11 +6,13 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import SecretStr
 
 from service.state.database import FILE_NAME, Database
-from service.state.errors import KeyRefused
+from service.state.errors import KeyRefused, StateFailed
 from service.state.keys import KeyStore
 from tests.state.clocks import Clock, run
+from tests.support.raising import raiser
 
 NAMES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,10}", fullmatch=True)
 KEYS = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1, max_size=50)
@@ -52,9 +54,11 @@ def test_removed_keys_stop_working_and_remaining_keys_work(
     run(check())
 
 
-async def test_running_server_sees_keys_changed_by_another_process(tmp_path: Path) -> None:
+async def test_running_server_sees_keys_changed_by_another_process(
+    place: Path | SecretStr, database: Database
+) -> None:
     clock = Clock()
-    async with Database(tmp_path / FILE_NAME) as first, Database(tmp_path / FILE_NAME) as second:
+    async with Database(place) as first, Database(place) as second:
         server, command_line = KeyStore(first, clock), KeyStore(second)
         assert await server.find("secret") is None
         await command_line.add("weblate", "secret")
@@ -133,3 +137,34 @@ def test_unknown_key_with_lone_surrogate_is_not_found(key: str) -> None:
             assert await KeyStore(database).find(key + "\ud800") is None
 
     run(check())
+
+
+async def test_keys_are_read_again_only_after_a_change(
+    database: Database,
+) -> None:
+    clock = Clock()
+    store = KeyStore(database, clock)
+    await store.add("weblate", "secret")
+    first = await store.find("secret")
+    clock.seconds += 2.0
+    assert await store.find("secret") is first
+    await KeyStore(database).add("mastodon", "other")
+    clock.seconds += 2.0
+    assert await store.find("other") is not None
+
+
+async def test_known_keys_work_for_some_time_without_the_database(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock()
+    store = KeyStore(database, clock)
+    await store.add("weblate", "secret")
+    assert await store.find("secret") is not None
+    monkeypatch.setattr(Database, "read", raiser(StateFailed()))
+    clock.seconds += 890.0
+    assert await store.find("secret") is not None
+    clock.seconds += 20.0
+    with pytest.raises(StateFailed):
+        await store.find("secret")
+    with pytest.raises(StateFailed):
+        await KeyStore(database, clock).find("secret")

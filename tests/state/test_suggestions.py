@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import pytest
+from sqlalchemy import select
 
 from service.state.database import Database
 from service.state.errors import InvalidSuggestion, SuggestionsFull
+from service.state.schema import SUGGESTIONS
 from service.state.suggestions import SuggestionLimits, SuggestionStore
 from service.text.types import LanguagePair
 from tests.state.clocks import Clock
@@ -15,7 +17,7 @@ async def test_suggestion_is_stored_with_owner_and_time(database: Database) -> N
     store = SuggestionStore(database, now=Clock().now)
     await store.add("ann", DE_EN, "Guten Tag", "Good day")
     await store.add(None, DE_EN, "Hallo\n", "Hello\n")
-    rows = await database.read(lambda c: c.execute("SELECT * FROM suggestions").fetchall())
+    rows = await database.read(lambda c: c.execute(select(SUGGESTIONS)).fetchall())
     received = "2026-11-15T12:00:00+00:00"
     assert rows == [
         (1, received, "ann", "de", "en", "Guten Tag", "Good day"),

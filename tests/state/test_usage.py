@@ -4,10 +4,12 @@ import asyncio
 import logging
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import SecretStr
 
 from service.state import usage as module
 from service.state.database import FILE_NAME, Database
@@ -152,8 +154,10 @@ async def test_usage_is_written_while_the_service_runs(
     assert await used(elsewhere, "ann") == (10, 0)
 
 
-async def test_usage_of_processes_sharing_a_file_adds_up(tmp_path: Path) -> None:
-    async with Database(tmp_path / FILE_NAME) as first, Database(tmp_path / FILE_NAME) as second:
+async def test_usage_of_processes_sharing_a_state_adds_up(
+    place: Path | SecretStr, database: Database
+) -> None:
+    async with Database(place) as first, Database(place) as second:
         one, other = UsageLedger(first), UsageLedger(second)
         for ledger in (one, other):
             await charge(ledger, "ann", 40, quota=100)
@@ -214,3 +218,68 @@ async def test_stopping_while_usage_is_written_bills_it_once(
             await asyncio.sleep(0)
         await ledger.close()
         assert await used(ledger, "ann") == (expected, 0)
+
+
+async def test_a_batch_whose_commit_was_not_confirmed_is_written_once(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = UsageLedger(database)
+    await charge(ledger, "ann", 10)
+
+    async def write_and_lose_the_answer(*arguments: Any) -> Any:
+        await write(database, *arguments)
+        raise StateFailed
+
+    write = Database.write
+    with monkeypatch.context() as patch, pytest.raises(StateFailed):
+        patch.setattr(database, "write", write_and_lose_the_answer)
+        await ledger.flush()
+    await charge(ledger, "ann", 5)
+    for _ in range(3):
+        await ledger.flush()
+    assert await used(UsageLedger(database), "ann") == (15, 0)
+
+
+async def test_processes_learn_each_others_usage_while_a_caller_is_active(
+    database: Database,
+) -> None:
+    one, other = UsageLedger(database), UsageLedger(database)
+    for ledger in (one, other):
+        await charge(ledger, "ann", 1, quota=100)
+        await ledger.flush()
+    await charge(one, "ann", 90, quota=100)
+    await one.flush()
+    await other.flush()
+    with pytest.raises(QuotaExceeded):
+        await charge(other, "ann", 9, quota=100)
+    await charge(other, "ann", 8, quota=100)
+
+
+async def test_quotas_are_counted_in_memory_while_the_database_is_away(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = UsageLedger(database)
+    with monkeypatch.context() as patch:
+        patch.setattr(Database, "read", raiser(StateFailed()))
+        await charge(ledger, None, 5)
+        await charge(ledger, "ann", 60, quota=100)
+        with pytest.raises(QuotaExceeded):
+            await charge(ledger, "ann", 41, quota=100)
+    await ledger.flush()
+    assert await used(UsageLedger(database), "ann") == (60, 0)
+
+
+async def test_a_booking_is_written_with_its_transaction_and_taken_back_with_another(
+    database: Database,
+) -> None:
+    ledger = UsageLedger(database)
+    async with ledger.booking("ann", 60, documents=1, quota=100) as booking:
+        with pytest.raises(QuotaExceeded):
+            await charge(ledger, "ann", 41, quota=100)
+        await database.write(booking.write)
+    with pytest.raises(QuotaExceeded):
+        await charge(ledger, "ann", 41, quota=100)
+    assert await used(UsageLedger(database), "ann") == (60, 1)
+    await database.write(booking.take_back)
+    await ledger.flush()
+    await charge(ledger, "ann", 100, quota=100)

@@ -1,0 +1,46 @@
+"""``dragoman state``: upgrades the stored state, and copies it from one place to another."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+
+from service.settings import Settings
+from service.state.copying import copy
+from service.state.database import Database
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(required=True, metavar="action")
+
+    upgrade = actions.add_parser("upgrade", help="create or upgrade the tables")
+    upgrade.add_argument("--state", metavar="PLACE", help="directory or address of the state")
+    upgrade.set_defaults(run=_upgrade)
+
+    copying = actions.add_parser("copy", help="copy a state into an empty one")
+    copying.add_argument("source", metavar="FROM", help="directory, or postgresql:// address")
+    copying.add_argument("target", metavar="TO", help="the same; its tables have to be empty")
+    copying.set_defaults(run=_copy)
+
+
+def _upgrade(options: argparse.Namespace) -> int:
+    async def run() -> None:
+        settings = Settings.from_environment(state=options.state)
+        async with Database.at(settings.state, upgrade=True) as database:
+            print(f"dragoman: {database.name} is up to date", file=sys.stderr)
+
+    asyncio.run(run())
+    return 0
+
+
+def _copy(options: argparse.Namespace) -> int:
+    source, target = Settings(state=options.source).state, Settings(state=options.target).state
+
+    async def run() -> None:
+        async with Database.at(source) as old, Database.at(target, upgrade=True) as new:
+            for table, rows in (await copy(old, new)).items():
+                print(f"{table}: {rows}")
+
+    asyncio.run(run())
+    return 0
