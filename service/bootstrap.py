@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -43,7 +42,7 @@ from service.api.readings import MOST_BYTES, Readings
 from service.catalogue.catalogue import Catalogue
 from service.catalogue.errors import NotReady
 from service.catalogue.loaded_model import LoadedModel
-from service.catalogue.repository import FoundBundle, Loader, ModelRepository
+from service.catalogue.repository import FoundBundle, Loader, ModelRepository, Reloaded
 from service.catalogue.residency import Residency
 from service.document_jobs.jobs import DocumentJobs, DocumentLimits
 from service.document_jobs.work import DocumentWork
@@ -60,8 +59,8 @@ from service.loading.tokenizers import TokenizerCache, open_tokenizers
 from service.observability.logging import configure
 from service.observability.metrics import Metrics
 from service.observability.tracing import SilentTracing, Tracing, TracingUnavailable
-from service.server.preflight import DOCUMENTS
 from service.settings import InvalidSetting, Settings
+from service.state.announcements import Announcements
 from service.state.database import Database
 from service.state.glossaries import GlossaryStore
 from service.state.keys import KeyStore
@@ -150,9 +149,16 @@ def build(
     reader = DocumentReader()
     documents = DocumentJobs(
         DocumentWork(reader, translator, repository, metrics),
-        (settings.state_directory or Path(tempfile.gettempdir())) / DOCUMENTS,
+        state.database,
         DocumentLimits(document_bytes=settings.max_document_bytes),
+        draining=lambda: drain.begun,
     )
+    reloads = Announcements(state.database, "reloads")
+
+    async def reload_everywhere() -> Reloaded:
+        await reloads.announce()
+        return await reloader.reload()
+
     kept = documents if settings.documents else None
     routers = [
         create_libretranslate_router(
@@ -165,7 +171,6 @@ def build(
             kept,
             state.suggestions if settings.suggestions else None,
             _frontend(settings),
-            drain,
             settings.public_url,
         ),
         *_small_dialects(metered, readings),
@@ -173,7 +178,9 @@ def build(
         google_languages.create_router(repository, access, detector, limits),
         alternatives.create_router(metered, repository, access),
         attention.create_router(Inspector(repository, store), painter, access, limits),
-        operations.create_router(repository, metrics, drain, reloader.reload, access.require_admin),
+        operations.create_router(
+            repository, metrics, drain, reload_everywhere, access.require_admin
+        ),
     ]
     decode_server = DecodeServer(decoders.opened, store, repository, metrics, drain)
     loaded = asyncio.Event()
@@ -188,9 +195,11 @@ def build(
             stack.push_async_callback(repository.close)
             if kept is not None:
                 stack.push_async_callback(reader.close)
-                await kept.start()
+                kept.start()
                 stack.push_async_callback(kept.close)
             await stack.enter_async_context(reloader.running())
+            watching = reloads.watch(partial(reloader.request, "request"))
+            await stack.enter_async_context(_cancelled_at_the_end(watching))
             loading = _load_all(repository, reloader, loaded)
             await stack.enter_async_context(_cancelled_at_the_end(loading))
             watching = _watch(settings, metrics, loaded)

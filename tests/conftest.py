@@ -72,6 +72,15 @@ def postgres_address(postgres: Postgres) -> SecretStr:
     return postgres.create()
 
 
+@pytest.fixture(params=["sqlite", "postgresql"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Path | SecretStr:
+    """A file, and a database of a server: each test runs with both."""
+    if request.param == "sqlite":
+        return tmp_path / "dragoman.db"
+    address: SecretStr = request.getfixturevalue("postgres_address")
+    return address
+
+
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"

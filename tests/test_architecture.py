@@ -156,7 +156,7 @@ MAY_IMPORT = {
         "service.engine.types",
         "service.threads",
         "service.observability.metrics",
-        "service.state.errors",
+        "service.state",
         "service.translation",
         "service.catalogue",
         "service.text",

@@ -22,7 +22,7 @@ from service.api.middleware import note_caller
 from service.engine.types import Origin, Priority
 from service.state.keys import ApiKey, KeyStore
 from service.state.rates import RateLimits
-from service.state.usage import Charge, Usage, UsageLedger
+from service.state.usage import Booking, Charge, Usage, UsageLedger
 
 _SCHEMES = ("deepl-auth-key", "bearer")
 _KEY_HEADERS = ("x-api-key", "x-goog-api-key")
@@ -143,6 +143,13 @@ class Access:
         """
         self.admit(caller)
         return self._usage.charge(caller.name, characters, documents, caller.characters_per_month)
+
+    def book(
+        self, caller: Caller, characters: int, *, documents: int = 0
+    ) -> AbstractAsyncContextManager[Booking]:
+        """Count a request as ``charge`` does, for work that is paid for in a transaction inside."""
+        self.admit(caller)
+        return self._usage.booking(caller.name, characters, documents, caller.characters_per_month)
 
     async def usage(self, caller: Caller) -> Usage:
         """Usage of a caller this month; all callers without a key share one count."""

@@ -1,56 +1,66 @@
 """Background jobs that translate documents and keep the results until they are fetched.
 
-DeepL's dialect hands out a job to poll; LibreTranslate's waits for its end. Jobs live in this
-process only. Results are files under random names, never under clients' names. Limits bound the
-running and waiting jobs, their durations and the bytes kept. Used on the event loop.
+DeepL's dialect hands out a job to poll; LibreTranslate's waits for its end. Jobs are rows of the
+stored state: once accepted, they survive the process, and every replica answers for them and takes
+part in translating them. Limits bound the running and waiting jobs, their durations and the bytes
+kept. Used on the event loop.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hmac
 import logging
 import math
 import secrets
-import shutil
 import time
-from collections import Counter
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
-from pathlib import Path, PurePosixPath
-from typing import BinaryIO
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, suppress
+from dataclasses import replace
+from functools import partial
+from pathlib import PurePosixPath
 
+from service.document_jobs.queue import Claim, DocumentQueue, NewDocument
 from service.document_jobs.types import (
     DocumentJob,
     DocumentJobError,
     DocumentLimits,
     DocumentNotFound,
-    DocumentsFull,
     DocumentTooLarge,
-    State,
 )
-from service.document_jobs.work import DocumentOrder, DocumentWork, OpenedDocument
+from service.document_jobs.work import (
+    DocumentOrder,
+    DocumentWork,
+    OpenedDocument,
+    instructions_of,
+    order_of,
+)
 from service.documents.types import DocumentError
 from service.engine.errors import EngineError
+from service.state.database import Database
 from service.state.errors import StateError, StateFailed
+from service.state.usage import Booking
 from service.text.errors import TranslationError
-from service.threads.fair_turns import FairTurns
 from service.translation.tasks import deadline
 
 __all__ = ["DocumentJob", "DocumentJobs", "DocumentLimits", "DocumentOrder"]
 
 logger = logging.getLogger(__name__)
 
-_SWEEP_SECONDS = 60.0
+_POLL_SECONDS = 1.0
+"""Time until a job is noticed that another replica has queued."""
+_RENEW_SECONDS = 5.0
+_CHECK_SECONDS = 30.0
+_WRITE_ATTEMPTS = 10
+"""How often a result is written, a second apart, while the database is away."""
 _PIECE_BYTES = 64 * 1024
 _LONGEST_NAME = 120
-
+_UNEXPECTED = "internal error; the server's log has it"
 
 _EXPECTED = (DocumentJobError, DocumentError, StateError, TranslationError, EngineError)
 """Errors that end a job and are no defect of the service."""
 
-Charge = Callable[[int], AbstractAsyncContextManager[object]]
-"""Charges the caller of a job for so many characters, unless the work inside raises."""
+Charge = Callable[[int], AbstractAsyncContextManager[Booking]]
+"""Reserves so many characters of the caller of a job, until the booking inside is written."""
 
 
 class DocumentJobs:
@@ -59,82 +69,90 @@ class DocumentJobs:
     def __init__(
         self,
         work: DocumentWork,
-        directory: Path,
+        database: Database,
         limits: DocumentLimits | None = None,
-        clock: Callable[[], float] = time.monotonic,
-        sweep_seconds: float = _SWEEP_SECONDS,
+        clock: Callable[[], float] = time.time,
+        draining: Callable[[], bool] = lambda: False,
     ) -> None:
-        """``directory`` is for documents only; several processes may share it."""
+        """No background job begins while ``draining``."""
         self.limits = limits or DocumentLimits()
         self._work = work
-        self._directory = directory / secrets.token_hex(8)
+        self._queue = DocumentQueue(database, self.limits, clock)
         self._clock = clock
-        self._sweep_seconds = sweep_seconds
-        self._jobs: dict[str, DocumentJob] = {}
+        self._draining = draining
         self._unopened: list[tuple[str | None, int]] = []
         """Callers and sizes of documents that are being read, or wait to be read."""
-        self._turns = FairTurns(self.limits.running)
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._awaited: dict[str, asyncio.Future[DocumentJob]] = {}
+        self._running: dict[Claim, asyncio.Task[None]] = {}
+        self._progress: dict[Claim, float] = {}
+        self._renew_at = -math.inf
+        self._queued = asyncio.Event()
+        self._polling: asyncio.Task[None] | None = None
 
-    async def start(self) -> None:
-        """Start to remove old results, including those of crashed processes."""
-        await self.sweep()
-        self._spawn(self._sweep_forever())
+    def start(self) -> None:
+        """Start to translate queued jobs and to remove old ones."""
+        self._polling = asyncio.create_task(self._poll_forever())
 
     async def close(self) -> None:
-        """Cancel all jobs and remove their files."""
-        tasks = tuple(self._tasks)
+        """Stop translating; unfinished jobs wait for another replica, or the next start."""
+        tasks = [*self._running.values(), *([self._polling] if self._polling else [])]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        self._jobs.clear()
-        await asyncio.to_thread(shutil.rmtree, self._directory, ignore_errors=True)
+        with suppress(StateFailed):
+            await self._queue.hand_back()
 
     async def accept(self, order: DocumentOrder, charge: Charge) -> DocumentJob:
         """Charge a caller for a document and queue its translation.
 
-        Raises ``DocumentTooLarge``, ``DocumentsFull``, and what ``DocumentWork.open`` and
-        ``charge`` raise. A later error is the job's ``error``, and is not charged for.
+        Raises ``DocumentTooLarge``, ``DocumentsFull``, and what ``DocumentWork.open``, ``charge``
+        and the stored state raise. A later error is the job's ``error``, and the charge is taken
+        back.
         """
-        job, opened, charged = await self._accepted(order, charge)
-        self._spawn(self._run_in_background(job, opened, charged))
-        return job
+        return await self._accept(_new_id(), order, charge, linked=False)
 
     async def translate(self, order: DocumentOrder, charge: Charge) -> DocumentJob:
         """Translate a document and wait for its end; cancellation stops the work.
 
         Raises what ``accept`` raises, and any error of the translation.
         """
-        job, opened, charged = await self._accepted(order, charge)
-        job.linked = True
-        await self._run(job, opened, charged)
-        return job
+        identifier = _new_id()
+        ended: asyncio.Future[DocumentJob] = asyncio.get_running_loop().create_future()
+        self._awaited[identifier] = ended
+        try:
+            await self._accept(identifier, order, charge, linked=True)
+            while not ended.done():
+                await asyncio.wait([ended], timeout=_CHECK_SECONDS)
+                if not ended.done():
+                    # While the database was away, another replica may have removed the job.
+                    await self._queue.find_linked(identifier)
+            return ended.result()
+        except asyncio.CancelledError:
+            for claim, task in self._running.items():
+                if claim.id == identifier:
+                    task.cancel()
+            raise
+        finally:
+            # The next poll removes the job of a request that was cancelled.
+            del self._awaited[identifier]
 
-    def status(self, identifier: str, key: str, scope: str = "") -> DocumentJob:
+    async def status(self, identifier: str, key: str, scope: str = "") -> DocumentJob:
         """The job of this id; raises ``DocumentNotFound``, also for a wrong key or scope."""
-        job = self._jobs.get(identifier)
-        presented = key.encode("utf-8", "replace")
-        if (
-            job is None
-            or not hmac.compare_digest(job.key.encode(), presented)
-            or (job.scope, job.linked) != (scope, False)
-        ):
-            raise DocumentNotFound
-        return job
+        return await self._queue.find(identifier, key, scope)
 
-    def result(self, name: str) -> DocumentJob:
-        """The linked job by its ``name``, if it is done; raises ``DocumentNotFound``."""
-        job = self._jobs.get(name.partition(".")[0])
-        # An operator may have removed the file.
-        if job is None or not job.linked or job.state != "done" or not job.path.is_file():
+    async def result(self, name: str) -> tuple[DocumentJob, bytes]:
+        """A linked job by the first part of ``name``, and its translation; raises
+        ``DocumentNotFound`` unless it is done."""
+        job = await self._queue.find_linked(name.partition(".")[0])
+        if job.state != "done":
             raise DocumentNotFound
-        return job
+        return job, (await self._queue.content(job.id))[1]
 
     def seconds_remaining(self, job: DocumentJob) -> int | None:
         """Estimated time to completion; ``None`` before the first texts are translated."""
         if job.state != "translating" or not job.progress:
             return None
-        spent = self._clock() - job.changed
+        spent = max(0.0, self._clock() - job.changed)
         return math.ceil(spent * (1 - job.progress) / job.progress)
 
     async def fetch_once(self, job: DocumentJob) -> AsyncIterator[bytes]:
@@ -142,184 +160,127 @@ class DocumentJobs:
 
         An incomplete fetch can be repeated. Raises ``DocumentNotFound``.
         """
-        try:
-            file = await asyncio.to_thread(job.path.open, "rb")
-        except FileNotFoundError as error:
-            raise DocumentNotFound from error
-        return self._pieces(job, file)
+        _, content = await self._queue.content(job.id)
+        return self._pieces(job, content)
 
-    async def _pieces(self, job: DocumentJob, file: BinaryIO) -> AsyncIterator[bytes]:
-        with file:
-            left = job.size
-            while piece := await asyncio.to_thread(file.read, _PIECE_BYTES):
-                left -= len(piece)
-                # Removed before the last piece is sent, so that a complete fetch cannot be
-                # repeated.
-                if left <= 0:
-                    await self.forget(job)
-                yield piece
-        await self.forget(job)
+    async def _pieces(self, job: DocumentJob, content: bytes) -> AsyncIterator[bytes]:
+        last = max(0, len(content) - 1) // _PIECE_BYTES * _PIECE_BYTES
+        for begin in range(0, last, _PIECE_BYTES):
+            yield content[begin : begin + _PIECE_BYTES]
+        # Removed before the last piece is sent, so that a complete fetch cannot be repeated.
+        await self._queue.remove(job.id)
+        yield content[last:]
 
-    async def forget(self, job: DocumentJob) -> None:
-        """Remove a job that has ended, and its translation."""
-        if self._jobs.pop(job.id, None) is not None:
-            await asyncio.to_thread(job.path.unlink, missing_ok=True)
-
-    async def sweep(self) -> None:
-        """Remove jobs that ended ``kept_seconds`` ago, and stray files; runs every minute."""
-        oldest = self._clock() - self.limits.kept_seconds
-        for job in list(self._jobs.values()):
-            if not job.unfinished and job.changed <= oldest:
-                await self.forget(job)
-        # A live process has removed its own files long before this age.
-        age = 2 * self.limits.kept_seconds
-        await asyncio.to_thread(_remove_old, self._directory.parent, self._directory, age)
-        # Files of cancelled jobs, whose writing thread could not be cancelled.
-        for path in await asyncio.to_thread(_files_in, self._directory):
-            if path.name not in self._jobs:
-                await asyncio.to_thread(path.unlink, missing_ok=True)
-
-    async def _accepted(
-        self, order: DocumentOrder, charge: Charge
-    ) -> tuple[DocumentJob, OpenedDocument, AsyncExitStack]:
-        size = len(order.content)
-        if size > self.limits.document_bytes:
+    async def _accept(
+        self, identifier: str, order: DocumentOrder, charge: Charge, *, linked: bool
+    ) -> DocumentJob:
+        if len(order.content) > self.limits.document_bytes:
             raise DocumentTooLarge(self.limits.document_bytes)
-        self._refuse_if_full(order.origin.caller or None, size)
         opened = await self._opened(order)
-        # Upper case as DeepL's, which its clients' tests expect.
-        identifier = secrets.token_hex(16).upper()
-        job = DocumentJob(
+        new = NewDocument(
             id=identifier,
+            # Upper case as DeepL's, which its clients' tests expect.
             key=secrets.token_hex(32).upper(),
+            caller=order.origin.caller or None,
             filename=_without_path(order.filename),
             media_type=opened.document.media_type,
-            characters=opened.document.characters,
             size=opened.document.size,
-            path=self._directory / identifier,
             scope=order.origin.scope,
-            caller=order.origin.caller or None,
-            changed=self._clock(),
+            linked=linked,
+            instructions=instructions_of(order),
+            content=order.content,
         )
-        async with AsyncExitStack() as charged:
-            await charged.enter_async_context(charge(job.characters))
+        async with charge(opened.document.characters) as booking:
             # Other documents may have been accepted while the file was read.
-            evicted = self._refuse_if_full(job.caller, job.size)
-            self._jobs[job.id] = job
-            for each in evicted:
-                del self._jobs[each.id]
-                self._spawn(asyncio.to_thread(each.path.unlink, missing_ok=True))
-            return job, opened, charged.pop_all()
+            job = await self._queue.put(new, booking, tuple(self._unopened))
+        self._queued.set()
+        return replace(job, key=new.key)
 
     async def _opened(self, order: DocumentOrder) -> OpenedDocument:
         waiting = order.origin.caller or None, len(order.content)
+        others = tuple(self._unopened)
+        # Counted before the database is asked, so that documents that come meanwhile see it.
         self._unopened.append(waiting)
         try:
+            await self._queue.check_room(*waiting, others)
             return await self._work.open(order)
         finally:
             self._unopened.remove(waiting)
 
-    def _refuse_if_full(self, caller: str | None, size: int) -> list[DocumentJob]:
-        """The translations to remove for a document; raises ``DocumentsFull``."""
-        self._refuse_if_too_many_wait(caller, size)
-        return self._oldest_in_the_way(caller, size)
-
-    def _refuse_if_too_many_wait(self, caller: str | None, size: int) -> None:
-        unfinished = [(job.caller, job.size) for job in self._jobs.values() if job.unfinished]
-        waiting = unfinished + self._unopened
-        own = [each for each in waiting if each[0] == caller]
-        for documents, share in ((waiting, 1.0), (own, self._share(caller))):
-            used = sum(size for _, size in documents)
-            if (
-                len(documents) >= self.limits.waiting * share
-                or used + size > self.limits.waiting_bytes * share
-            ):
-                raise DocumentsFull
-
-    def _oldest_in_the_way(self, caller: str | None, size: int) -> list[DocumentJob]:
-        """Translations to remove, so that ``size`` bytes of ``caller`` fit.
-
-        The caller's own above its share, otherwise those of the caller with most bytes; the oldest
-        first. Raises ``DocumentsFull`` if unfinished documents take the space.
-        """
-        kept = list(self._jobs.values())
-        evicted: list[DocumentJob] = []
-        own_limit = self.limits.kept_bytes * self._share(caller)
+    async def _poll_forever(self) -> None:
         while True:
-            used = Counter[str | None]()
-            for job in kept:
-                used[job.caller] += job.size
-            finished = [job for job in kept if job.size and not job.unfinished]
-            if used[caller] + size > own_limit:
-                finished = [job for job in finished if job.caller == caller]
-            elif used.total() + size <= self.limits.kept_bytes:
-                return evicted
-            if not finished:
-                raise DocumentsFull
-            most = max(used[job.caller] for job in finished)
-            candidates = [job for job in finished if used[job.caller] == most]
-            oldest = min(candidates, key=lambda job: job.changed)
-            kept.remove(oldest)
-            evicted.append(oldest)
+            # The database has logged why it is away.
+            with suppress(StateFailed):
+                await self.poll()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_POLL_SECONDS):
+                    await self._queued.wait()
+            self._queued.clear()
 
-    def _share(self, caller: str | None) -> float:
-        """The share of the limits for one caller; an unknown caller may use all."""
-        return 1.0 if caller is None else self.limits.share
+    async def poll(self) -> None:
+        """Renew leases, remove what is old, and begin queued jobs; runs every second."""
+        if self._clock() >= self._renew_at:
+            await self._queue.expire(self._awaited)
+            if self._running or self._awaited:
+                progress, self._progress = self._progress, {}
+                await self._queue.renew(progress)
+            self._renew_at = self._clock() + _RENEW_SECONDS
+        free = self.limits.running - len(self._running)
+        for claim in await self._queue.claim(free, linked_only=self._draining()):
+            task = self._running[claim] = asyncio.create_task(self._run(claim))
+            task.add_done_callback(partial(self._ended, claim))
 
-    async def _run_in_background(
-        self, job: DocumentJob, opened: OpenedDocument, charged: AsyncExitStack
-    ) -> None:
+    def _ended(self, claim: Claim, _: asyncio.Task[None]) -> None:
+        del self._running[claim]
+        self._progress.pop(claim, None)
+        self._queued.set()
+
+    async def _run(self, claim: Claim) -> None:
+        """One attempt at a job; its error is stored in the job, or raised where it is awaited."""
         try:
-            await self._run(job, opened, charged)
-        # Any error is stored in the job, whose status reports it.
+            job = await self._finish(claim, await self._translate(claim))
+        except DocumentNotFound:
+            # Removed meanwhile, or another replica has begun it after the lease ended.
+            return
+        # Any other error is stored in the job, whose status reports it.
         except Exception as error:
-            job.error, job.size = error, 0
-            self._enter(job, "error")
-            self._jobs[job.id] = job
-            if not isinstance(error, _EXPECTED):
+            expected = isinstance(error, _EXPECTED)
+            if not expected:
                 logger.exception("a document failed unexpectedly")
+            ended = self._awaited.get(claim.id)
+            # If the database is away, the job is begun again when its lease has ended.
+            with suppress(StateFailed):
+                if ended is None and not isinstance(error, StateFailed):
+                    await self._queue.fail(claim, str(error) if expected else _UNEXPECTED)
+                elif ended is not None:
+                    await self._queue.remove(claim.id)
+            if ended is not None and not ended.done():
+                ended.set_exception(error)
+        else:
+            ended = self._awaited.get(claim.id)
+            if ended is not None and not ended.done():
+                ended.set_result(job)
 
-    async def _run(self, job: DocumentJob, opened: OpenedDocument, charged: AsyncExitStack) -> None:
-        """Translate a document once it may run; a failed job is removed."""
-
+    async def _translate(self, claim: Claim) -> bytes:
         def report_progress(progress: float) -> None:
-            job.progress = progress
+            self._progress[claim] = progress
 
-        try:
-            async with charged, self._turns.turn(job.caller):
-                self._enter(job, "translating")
-                async with deadline(self.limits.seconds):
-                    translated = await self._work.translate(opened, report_progress)
-                await self._keep(job, translated)
-            job.size = len(translated)
-            self._enter(job, "done")
-        except BaseException:
-            self._jobs.pop(job.id, None)
-            raise
+        instructions, content = await self._queue.content(claim.id)
+        async with deadline(self.limits.seconds):
+            opened = await self._work.open(order_of(instructions, content))
+            return await self._work.translate(opened, report_progress)
 
-    async def _keep(self, job: DocumentJob, translated: bytes) -> None:
-        try:
-            await asyncio.to_thread(_write, job.path, translated)
-            job.content_type = await asyncio.to_thread(_content_type, job.media_type, translated)
-        except OSError as error:
-            logger.error("%s: %s", self._directory, error.strerror or error)
-            raise StateFailed from error
+    async def _finish(self, claim: Claim, translated: bytes) -> DocumentJob:
+        content_type = await asyncio.to_thread(_content_type, claim.media_type, translated)
+        for _ in range(_WRITE_ATTEMPTS - 1):
+            with suppress(StateFailed):
+                return await self._queue.finish(claim, content_type, translated)
+            await asyncio.sleep(_POLL_SECONDS)
+        return await self._queue.finish(claim, content_type, translated)
 
-    def _enter(self, job: DocumentJob, state: State) -> None:
-        job.state, job.changed = state, self._clock()
 
-    async def _sweep_forever(self) -> None:
-        while True:
-            await asyncio.sleep(self._sweep_seconds)
-            try:
-                await self.sweep()
-            except OSError as error:
-                logger.error("old documents cannot be removed: %s", error)
-
-    def _spawn(self, work: Coroutine[None, None, None]) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+def _new_id() -> str:
+    return secrets.token_hex(16).upper()
 
 
 def _without_path(filename: str) -> str:
@@ -343,29 +304,3 @@ def _content_type(media_type: str, content: bytes) -> str:
         return media_type
     # UTF-16 without a byte order mark may be valid UTF-8.
     return media_type if b"\0" in content else f"{media_type}; charset=utf-8"
-
-
-def _write(path: Path, content: bytes) -> None:
-    """Write a file; raises ``OSError`` and leaves no partial file."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    try:
-        path.write_bytes(content)
-    except OSError:
-        # A partial file would keep a full disk full.
-        path.unlink(missing_ok=True)
-        raise
-
-
-def _files_in(directory: Path) -> list[Path]:
-    with suppress(FileNotFoundError):
-        return list(directory.iterdir())
-    return []
-
-
-def _remove_old(directory: Path, own: Path, seconds: float) -> None:
-    """Remove directories, except ``own``, that were not modified for ``seconds``."""
-    # Other processes may remove the same directories.
-    with suppress(FileNotFoundError):
-        for each in directory.iterdir():
-            if each != own and each.is_dir() and time.time() - each.stat().st_mtime > seconds:
-                shutil.rmtree(each, ignore_errors=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path, PurePosixPath
 from typing import Literal
 
 State = Literal["queued", "translating", "done", "error"]
@@ -15,11 +14,11 @@ class DocumentLimits:
 
     document_bytes: int = 10 * 2**20
     running: int = 3
-    """Documents translated at once, all but one of them of one caller."""
+    """Documents that a replica translates at once, all but one of them of one caller."""
     waiting: int = 100
     """Documents accepted and not yet translated."""
     waiting_bytes: int = 64 * 2**20
-    """Size of all waiting documents, or of their texts if larger; both are held in memory."""
+    """Size of all waiting documents, or of their texts if larger."""
     kept_bytes: int = 512 * 2**20
     """Size of all unfetched translations and waiting documents."""
     kept_seconds: float = 3600.0
@@ -30,46 +29,33 @@ class DocumentLimits:
     """Maximum duration of a translation, without its time in the queue."""
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(frozen=True, slots=True)
 class DocumentJob:
-    """State of one document translation; written only by ``DocumentJobs``."""
+    """State of one document translation when it was read from the stored state."""
 
     id: str
     """Unguessable. The translation can be fetched by it alone if the job is ``linked``."""
-    key: str = field(repr=False)
     filename: str
     """Name suggested for the translation: the client's file name without its path."""
-    media_type: str
+    content_type: str
+    """Media type of the translation, once it is done, with its charset if that is UTF-8."""
     characters: int
     """Translated and charged characters, without markup."""
     size: int
     """Bytes: of the document and, once that is done, of its translation."""
-    path: Path
-    """Path of the document, and of its translation once it is done."""
-    content_type: str = ""
-    """``media_type`` of the translation, once it is done, with its charset if that is UTF-8."""
-    state: State = "queued"
-    error: Exception | None = None
-    """Why the state is ``error``."""
-    progress: float = 0.0
+    state: State
+    error: str | None
+    """Why the state is ``error``, for the caller."""
+    progress: float
     """How much is translated, from 0 to 1."""
-    linked: bool = False
-    """Whether the translation is fetched by a link, and not by the id and the key."""
-    scope: str = field(default="", repr=False)
-    """The caller that alone may ask for the job by its key, where API keys are required."""
-    caller: str | None = field(default=None, repr=False)
-    """Caller whose share of the disk space is used."""
-    changed: float = 0.0
-    """Time of the last change of the state, in seconds of the monotonic clock."""
+    changed: float
+    """Time of the last change of the state, in seconds since 1970."""
+    key: str = field(default="", repr=False)
+    """The key that the client needs; only when the job is accepted."""
 
     @property
     def unfinished(self) -> bool:
         return self.state in ("queued", "translating")
-
-    @property
-    def name(self) -> str:
-        """The id with the file's extension, for links to the translation."""
-        return self.id + PurePosixPath(self.filename).suffix.lower()
 
 
 class DocumentJobError(Exception):

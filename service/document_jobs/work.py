@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+
+from pydantic import TypeAdapter
 
 from service.catalogue.errors import ModelMemoryFull
 from service.catalogue.repository import ModelRepository
@@ -40,6 +42,18 @@ class DocumentOrder:
     """Origin, whose caller's share of the document readers and of the batch is used."""
     refuse_equal_languages: bool = False
     """Whether a document in the target language is an error; otherwise it stays as it is."""
+
+
+_INSTRUCTIONS = TypeAdapter(DocumentOrder)
+
+
+def instructions_of(order: DocumentOrder) -> str:
+    """An order without its content, as text that ``order_of`` reads."""
+    return _INSTRUCTIONS.dump_json(replace(order, content=b"")).decode()
+
+
+def order_of(instructions: str, content: bytes) -> DocumentOrder:
+    return replace(_INSTRUCTIONS.validate_json(instructions), content=content)
 
 
 @dataclass(frozen=True, slots=True)

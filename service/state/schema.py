@@ -9,8 +9,10 @@ from typing import Any
 
 from sqlalchemy import (
     BigInteger,
+    Boolean,
     Column,
     Connection,
+    Double,
     ForeignKey,
     Integer,
     LargeBinary,
@@ -117,6 +119,41 @@ SUGGESTIONS = Table(
     Column("text", Text, nullable=False),
     Column("suggestion", Text, nullable=False),
 )
+
+DOCUMENTS = Table(
+    "documents",
+    METADATA,
+    Column("id", Text, primary_key=True),
+    Column("key_digest", LargeBinary, nullable=False),
+    Column("caller", Text),
+    Column("account", Text, nullable=False),
+    Column("month", Text, nullable=False),
+    Column("filename", Text, nullable=False),
+    Column("media_type", Text, nullable=False),
+    Column("content_type", Text, nullable=False, server_default=""),
+    Column("characters", BigInteger, nullable=False),
+    Column("size", BigInteger, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("error", Text),
+    Column("progress", Double, nullable=False, server_default="0"),
+    Column("accepted", Double, nullable=False),
+    Column("changed", Double, nullable=False),
+    Column("scope", Text, nullable=False),
+    Column("linked", Boolean, nullable=False),
+    Column("worker", Text),
+    Column("attempts", Integer, nullable=False, server_default="0"),
+    Column("lease_until", Double, nullable=False, server_default="0"),
+)
+"""Jobs. Times are seconds since 1970. ``month`` is that of ``account``'s usage."""
+
+CONTENTS = Table(
+    "document_contents",
+    METADATA,
+    Column("document", Text, ForeignKey("documents.id", ondelete="CASCADE"), primary_key=True),
+    Column("instructions", Text, nullable=False),
+    Column("content", LargeBinary, nullable=False),
+)
+"""The document of each job, or its translation once it is done, and the options of it."""
 
 REVISIONS = Table(
     "revisions",

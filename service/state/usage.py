@@ -79,11 +79,7 @@ class Booking:
 
     def write(self, connection: Connection) -> None:
         """Add it to the written usage."""
-        _add(connection, {self.account: self.amount})
-
-    def take_back(self, connection: Connection) -> None:
-        """Subtract it again, for work that failed."""
-        _add(connection, {self.account: _NOTHING - self.amount})
+        add_usage(connection, {self.account: self.amount})
 
 
 @dataclass(slots=True)
@@ -241,7 +237,7 @@ class UsageLedger:
             if self._number == 1:
                 old = (written - _REMEMBERED).isoformat()
                 connection.execute(delete(SETTLEMENTS).where(SETTLEMENTS.c.written < old))
-            _add(connection, self._batch)
+            add_usage(connection, self._batch)
         return _read(connection, {*self._batch, *watched})
 
     def _is_settled(self, connection: Connection) -> bool:
@@ -301,7 +297,8 @@ class UsageLedger:
         return True
 
 
-def _add(connection: Connection, amounts: Mapping[Account, Amount]) -> None:
+def add_usage(connection: Connection, amounts: Mapping[Account, Amount]) -> None:
+    """Add to the written usage of several accounts."""
     # All processes lock rows in the same order, so that none waits for another in a circle.
     rows = [
         {"caller": caller, "month": month, "characters": a.characters, "documents": a.documents}

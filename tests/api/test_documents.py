@@ -7,10 +7,13 @@ from typing import Any
 
 import httpx
 import pytest
+from sqlalchemy import select
 
 from service.bootstrap import running
 from service.documents import open_document
 from service.settings import Settings
+from service.state.database import Database
+from service.state.schema import CONTENTS, DOCUMENTS
 from tests.api.answers import DE_EN, answered, refused
 from tests.documents.test_every_format import FILES, HOSTILE, hostile
 from tests.support.asgi import client_of, connected
@@ -150,7 +153,10 @@ async def test_result_is_removed_when_it_has_been_sent_and_not_by_head(
     assert (head.status_code, head.content) == (200, b"")
     assert (await result(client, handle)).text == "HALLO WELT"
     assert (await result(client, handle)).status_code == 404
-    assert not [path for path in (settings.state / "documents").rglob("*") if path.is_file()]
+    async with Database.at(settings.state) as database:
+        for table in (DOCUMENTS, CONTENTS):
+            statement = select(table)
+            assert not await database.read(lambda c, s=statement: c.execute(s).all())
 
 
 @pytest.mark.parametrize("action", ["", "/result"])
@@ -214,7 +220,7 @@ async def test_public_address_replaces_the_host_of_the_request(settings: Setting
     assert answer.json()["translatedFileUrl"].startswith("https://mt.example/below/download_file/")
 
 
-async def test_file_done_while_draining_returns_503_and_is_not_charged(settings: Settings) -> None:
+async def test_file_done_while_draining_is_kept_for_the_next_process(settings: Settings) -> None:
     async with running(settings, load_shouting) as service, client_of(service.app) as client:
         translate = service.translator.translate
 
@@ -224,12 +230,11 @@ async def test_file_done_while_draining_returns_503_and_is_not_charged(settings:
 
         service.translator.translate = draining  # type: ignore[method-assign]
         files = {"file": ("a.txt", b"eins ist da.")}
-        response = await client.post("/translate_file", files=files, data=DE_EN)
-        assert response.status_code == 503
-        assert response.headers["retry-after"]
-        service.drain.begun = False
+        address = await answered(client.post("/translate_file", files=files, data=DE_EN))
+    async with running(settings, load_shouting) as service, client_of(service.app) as client:
+        assert (await client.get(address["translatedFileUrl"])).text == "EINS IST DA."
         usage = (await client.get("/v2/usage")).json()
-        assert (usage["character_count"], usage["document_count"]) == (0, 0)
+        assert (usage["character_count"], usage["document_count"]) == (12, 1)
 
 
 async def test_document_of_one_dialect_is_not_served_by_another(client: httpx.AsyncClient) -> None:

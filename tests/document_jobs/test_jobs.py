@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import errno
-import os
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -14,6 +12,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from pydantic import SecretStr
 
 from service.api.access import Access, AccessPolicy, Caller
 from service.catalogue.errors import NotReady
@@ -28,7 +27,10 @@ from service.state.rates import RateLimits
 from service.state.usage import UsageLedger
 from service.text.types import LanguagePair
 from service.translation.errors import DeadlineExceeded
+from tests.support.raising import raiser
 from tests.support.waiting import cancelled, until
+
+Place = Path | SecretStr
 
 CALLER = Caller("client", "key client", characters_per_month=100)
 
@@ -39,6 +41,7 @@ class Work:
 
     gate: asyncio.Event = field(default_factory=asyncio.Event)
     running: int = 0
+    began: int = 0
     most: int = 0
     failure: Exception | None = None
     unpacked: int = 1
@@ -53,6 +56,7 @@ class Work:
 
     async def translate(self, opened: Any, report: Callable[[float], None]) -> bytes:
         self.running += 1
+        self.began += 1
         self.most = max(self.most, self.running)
         try:
             report(0.5)
@@ -78,45 +82,60 @@ class Bench:
     jobs: DocumentJobs
     work: Work
     access: Access
+    usage: UsageLedger
     clock: Clock
+    killed: bool = False
 
     def charge(self, caller: Caller = CALLER) -> Charge:
-        return partial(self.access.charge, caller, documents=1)
+        return partial(self.access.book, caller, documents=1)
+
+    async def present(self, job: DocumentJob) -> DocumentJob:
+        return await self.jobs.status(job.id, job.key)
 
     async def ended(self, job: DocumentJob) -> DocumentJob:
-        async with asyncio.timeout(5):
-            await until(lambda: not job.unfinished)
-        return job
+        async with asyncio.timeout(10):
+            while (present := await self.present(job)).unfinished:
+                await asyncio.sleep(0.001)
+        return replace(present, key=job.key)
 
     async def done(self, **wanted: Any) -> DocumentJob:
         """A job that is let through and has ended."""
         self.work.gate.set()
         return await self.ended(await self.jobs.accept(order(**wanted), self.charge()))
 
+    async def fetched(self, job: DocumentJob) -> bytes:
+        return b"".join([piece async for piece in await self.jobs.fetch_once(job)])
+
     async def used(self) -> int:
         return (await self.access.usage(CALLER)).characters
 
+    async def kill(self) -> None:
+        """End the replica without handing jobs back, as SIGKILL does."""
+        self.killed = True
+        tasks = [*self.jobs._running.values(), self.jobs._polling]
+        for task in filter(None, tasks):
+            task.cancel()
+        await asyncio.gather(*filter(None, tasks), return_exceptions=True)
+
 
 @asynccontextmanager
-async def bench(
-    directory: Path, sweep_seconds: float = 60.0, **limits: Any
-) -> AsyncIterator[Bench]:
-    async with Database(None) as database:
+async def replica(place: Place, clock: Clock | None = None, **limits: Any) -> AsyncIterator[Bench]:
+    async with Database(place, upgrade=True) as database:
         usage = UsageLedger(database)
         access = Access(AccessPolicy(), KeyStore(database), usage, RateLimits())
-        work, clock = Work(), Clock()
-        jobs = DocumentJobs(
-            cast(DocumentWork, work),
-            directory,
-            DocumentLimits(**limits),
-            clock,
-            sweep_seconds,
-        )
-        await jobs.start()
+        work, clock = Work(), clock or Clock()
+        jobs = DocumentJobs(cast(DocumentWork, work), database, DocumentLimits(**limits), clock)
+        jobs.start()
+        b = Bench(jobs, work, access, usage, clock)
         try:
-            yield Bench(jobs, work, access, clock)
+            yield b
         finally:
-            await jobs.close()
+            if not b.killed:
+                await jobs.close()
+
+
+def bench(place: Place, **limits: Any) -> AbstractAsyncContextManager[Bench]:
+    return replica(place, **limits)
 
 
 def order(
@@ -128,28 +147,28 @@ def order(
 GREEDY = order(caller="greedy")
 
 
-async def test_a_job_goes_through_its_states(tmp_path: Path) -> None:
-    async with bench(tmp_path) as b:
+async def test_a_job_goes_through_its_states(place: Place) -> None:
+    async with bench(place) as b:
         job = await b.jobs.accept(order(), b.charge())
-        states = [job.state]
-        await until(lambda: b.work.running, 0)
-        states.append(job.state)
-        assert states == ["queued", "translating"]
-        b.clock.seconds += 3
-        assert b.jobs.seconds_remaining(job) == 3
+        assert job.state == "queued"
+        await until(lambda: b.work.running, 0.001)
+        assert (await b.present(job)).state == "translating"
+        b.clock.seconds += 6
+        await b.jobs.poll()
+        assert b.jobs.seconds_remaining(await b.present(job)) == 6
         b.work.gate.set()
         assert (await b.ended(job)).state == "done"
-        assert b.jobs.seconds_remaining(job) is None
-        assert b.jobs.status(job.id, job.key) is job
-        assert job.path.read_bytes() == b"HALLO"
+        assert b.jobs.seconds_remaining(await b.present(job)) is None
+        assert await b.fetched(job) == b"HALLO"
         assert await b.used() == 5
 
 
-async def test_running_jobs_are_limited_and_further_jobs_wait(tmp_path: Path) -> None:
-    async with bench(tmp_path, running=2) as b:
+async def test_running_jobs_are_limited_and_further_jobs_wait(place: Place) -> None:
+    async with bench(place, running=2) as b:
         jobs = [await b.jobs.accept(order(), b.charge()) for _ in range(5)]
-        await until(lambda: b.work.running >= 2, 0)
-        assert sorted(job.state for job in jobs) == ["queued"] * 3 + ["translating"] * 2
+        await until(lambda: b.work.running >= 2, 0.001)
+        states = [(await b.present(job)).state for job in jobs]
+        assert sorted(states) == ["queued"] * 3 + ["translating"] * 2
         b.work.gate.set()
         assert {(await b.ended(job)).state for job in jobs} == {"done"}
         assert b.work.most == 2
@@ -157,15 +176,15 @@ async def test_running_jobs_are_limited_and_further_jobs_wait(tmp_path: Path) ->
 
 @pytest.mark.parametrize("limits", [{"waiting": 2}, {"waiting_bytes": 12}, {"kept_bytes": 12}])
 async def test_full_queue_refuses_documents_without_charge(
-    tmp_path: Path, limits: dict[str, int]
+    place: Place, limits: dict[str, int]
 ) -> None:
-    async with bench(tmp_path, **limits) as b:
+    async with bench(place, **limits) as b:
         jobs = [await b.jobs.accept(order(), b.charge()) for _ in range(2)]
         with pytest.raises(DocumentsFull):
             await b.jobs.accept(order(), b.charge())
         b.work.gate.set()
         for job in jobs:
-            await b.jobs.forget(await b.ended(job))
+            await b.fetched(await b.ended(job))
         await b.done()
         assert await b.used() == 15
 
@@ -186,186 +205,221 @@ async def test_full_queue_refuses_documents_without_charge(
     ],
 )
 async def test_documents_beyond_a_limit_are_refused(
-    tmp_path: Path,
+    place: Place,
     limits: dict[str, int],
     accepted: list[DocumentOrder],
     refused: DocumentOrder,
     error: type[Exception],
 ) -> None:
-    async with bench(tmp_path, **limits) as b:
+    async with bench(place, **limits) as b:
         b.work.unpacked = 3
         jobs = [await b.jobs.accept(each, b.charge()) for each in accepted]
         with pytest.raises(error):
             await b.jobs.accept(refused, b.charge())
-        assert all(b.jobs.status(job.id, job.key) is job for job in jobs)
+        assert [(await b.present(job)).id for job in jobs] == [job.id for job in jobs]
         if GREEDY in accepted:
             await b.jobs.accept(order(caller="other"), b.charge())
 
 
-async def test_failed_job_reports_its_error_and_is_not_charged(tmp_path: Path) -> None:
-    async with bench(tmp_path) as b:
+async def test_failed_job_reports_its_error_and_is_not_charged(place: Place) -> None:
+    async with bench(place) as b:
         b.work.failure = NotReady("the models are being loaded")
         job = await b.done()
-        assert (job.state, job.error) == ("error", b.work.failure)
-        assert b.jobs.status(job.id, job.key) is job
+        assert (job.state, job.error) == ("error", "the models are being loaded")
         with pytest.raises(DocumentNotFound):
-            b.jobs.result(job.name)
+            await b.fetched(job)
         assert await b.used() == 0
 
 
-async def test_translation_beyond_the_time_limit_fails(tmp_path: Path) -> None:
-    async with bench(tmp_path, seconds=0.01) as b:
+async def test_translation_beyond_the_time_limit_fails(place: Place) -> None:
+    async with bench(place, seconds=0.01) as b:
         job = await b.ended(await b.jobs.accept(order(), b.charge()))
-        assert isinstance(job.error, DeadlineExceeded)
+        assert job.error == str(DeadlineExceeded(0.01))
 
 
-async def test_translate_returns_the_result_or_raises_the_error(tmp_path: Path) -> None:
-    async with bench(tmp_path) as b:
+async def test_translate_returns_the_result_or_raises_the_error(place: Place) -> None:
+    async with bench(place) as b:
         b.work.gate.set()
         job = await b.jobs.translate(order(name="Über uns.TXT"), b.charge())
         assert (job.state, job.filename) == ("done", "Über uns.txt")
-        assert b.jobs.result(f"{job.id}.Über uns.txt") is job
+        assert (await b.jobs.result(f"{job.id}.Über uns.txt"))[1] == b"HALLO"
         b.work.failure = NotReady("gone")
         with pytest.raises(NotReady):
             await b.jobs.translate(order(), b.charge())
 
 
-async def test_cancelling_translate_stops_the_work(tmp_path: Path) -> None:
-    async with bench(tmp_path, running=1) as b:
+async def test_cancelling_translate_stops_the_work(place: Place) -> None:
+    async with bench(place, running=1) as b:
         waiting = asyncio.create_task(b.jobs.translate(order(), b.charge()))
-        await until(lambda: b.work.running, 0)
-        waiting.cancel()
-        with suppress(asyncio.CancelledError):
-            await waiting
-        assert b.work.running == 0
+        await until(lambda: b.work.running, 0.001)
+        await cancelled(waiting)
+        await until(lambda: not b.work.running, 0.001)
+        b.clock.seconds += 6
+        await b.jobs.poll()
+        assert await b.used() == 0
         b.work.gate.set()
         await b.jobs.translate(order(), b.charge())
         assert await b.used() == 5
 
 
-async def test_translations_are_removed_after_kept_seconds(tmp_path: Path) -> None:
-    async with bench(tmp_path, kept_seconds=60) as b:
-        old = await b.jobs.accept(order(), b.charge())
-        b.work.gate.set()
-        await b.ended(old)
-        b.clock.seconds += 59
+async def test_translations_are_removed_after_kept_seconds(place: Place) -> None:
+    async with bench(place, kept_seconds=60) as b:
+        old = await b.done()
+        b.clock.seconds += 54
         late = await b.done()
-        await b.jobs.sweep()
-        assert old.path.exists()
-        b.clock.seconds += 1
-        await b.jobs.sweep()
-        assert not old.path.exists()
-        assert late.path.exists()
+        b.clock.seconds += 6
+        await b.jobs.poll()
         with pytest.raises(DocumentNotFound):
-            b.jobs.status(old.id, old.key)
+            await b.present(old)
+        assert (await b.present(late)).state == "done"
 
 
-async def test_translation_is_removed_with_its_last_piece(tmp_path: Path) -> None:
+async def test_translation_is_removed_with_its_last_piece(place: Place) -> None:
     content = bytes(range(256)) * 600
-    async with bench(tmp_path) as b:
+    async with bench(place) as b:
         b.work.gate.set()
         job = await b.jobs.translate(
             order(content), b.charge(replace(CALLER, characters_per_month=0))
         )
         first = await b.jobs.fetch_once(job)
         begun = await anext(first)
-        assert b.jobs.result(job.name) is job
-        second = [piece async for piece in await b.jobs.fetch_once(job)]
-        assert b"".join(second) == content.upper()
+        assert (await b.jobs.result(job.id))[0] == replace(job, key="")
+        assert await b.fetched(job) == content.upper()
         with pytest.raises(DocumentNotFound):
-            b.jobs.result(job.name)
+            await b.jobs.result(job.id)
         with pytest.raises(DocumentNotFound):
             await b.jobs.fetch_once(job)
-        assert not job.path.exists()
         assert begun + b"".join([piece async for piece in first]) == content.upper()
 
 
-async def test_files_of_crashed_processes_are_removed_and_those_of_live_ones_kept(
-    tmp_path: Path,
+async def test_job_is_submitted_translated_and_fetched_by_different_replicas(place: Place) -> None:
+    async with replica(place, running=0) as one, replica(place) as two:
+        job = await one.jobs.accept(order(), one.charge())
+        two.work.gate.set()
+        assert (await one.ended(job)).state == "done"
+        assert await two.fetched(job) == b"HALLO"
+        assert (one.work.most, two.work.most) == (0, 1)
+        assert await one.used() == await two.used() == 5
+
+
+async def test_jobs_of_a_stopped_replica_are_taken_up_by_the_next(place: Place) -> None:
+    async with replica(place, running=1) as b:
+        jobs = [await b.jobs.accept(order(), b.charge()) for _ in range(3)]
+        await until(lambda: b.work.running, 0.001)
+    async with replica(place) as b:
+        b.work.gate.set()
+        assert {(await b.ended(job)).state for job in jobs} == {"done"}
+        assert await b.used() == 15
+
+
+async def test_job_of_a_killed_replica_is_translated_once_more_after_its_lease(
+    place: Place,
 ) -> None:
-    for name, age in (("crashed", 9999), ("alive", 100)):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "translation").write_bytes(b"secret")
-        then = (tmp_path / name).stat().st_mtime - age
-        os.utime(tmp_path / name, (then, then))
-    async with bench(tmp_path, kept_seconds=3600):
-        assert [path.name for path in tmp_path.iterdir()] == ["alive"]
+    async with replica(place) as killed:
+        job = await killed.jobs.accept(order(), killed.charge())
+        await until(lambda: killed.work.running, 0.001)
+        await killed.kill()
+        async with replica(place, killed.clock) as b:
+            b.work.gate.set()
+            b.clock.seconds += 29
+            await b.jobs.poll()
+            assert (await b.present(job)).state == "translating"
+            b.clock.seconds += 10
+            await b.jobs.poll()
+            assert (await b.ended(job)).state == "done"
+            assert (b.work.began, await b.used()) == (1, 5)
 
 
-async def test_close_cancels_jobs_and_removes_files(tmp_path: Path) -> None:
-    async with bench(tmp_path, running=1) as b:
-        done = await b.done()
-        b.work.gate.clear()
-        await b.jobs.accept(order(), b.charge())
-        await b.jobs.accept(order(), b.charge())
-        await b.jobs.close()
-        assert not done.path.exists()
-        assert b.work.running == 0
-    assert list(tmp_path.iterdir()) == []
+async def test_replica_whose_lease_has_ended_writes_no_result(place: Place) -> None:
+    async with replica(place, running=1) as slow, replica(place, slow.clock, running=0) as b:
+        job = await slow.jobs.accept(order(), slow.charge())
+        await until(lambda: slow.work.running, 0.001)
+        b.clock.seconds += 40
+        await b.jobs.poll()
+        assert (await b.present(job)).state == "queued"
+        slow.work.gate.set()
+        await until(lambda: not slow.work.running, 0.001)
+        assert (await slow.ended(job)).state == "done"
+        assert slow.work.began == 2
+        assert await b.used() == 5
+
+
+async def test_document_fails_without_charge_after_several_killed_replicas(place: Place) -> None:
+    clock = Clock()
+    job = None
+    for _ in range(3):
+        async with replica(place, clock) as b:
+            job = job or await b.jobs.accept(order(), b.charge())
+            await until(lambda work=b.work: work.running, 0.001)
+            await b.kill()
+        clock.seconds += 40
+    async with replica(place, clock) as b:
+        assert job is not None
+        assert (await b.ended(job)).state == "error"
+        assert await b.used() == 0
+
+
+async def test_callers_share_the_places_of_a_replica(place: Place) -> None:
+    async with bench(place, running=2) as b:
+        greedy = [await b.jobs.accept(GREEDY, b.charge()) for _ in range(4)]
+        other = await b.jobs.accept(order(caller="other"), b.charge())
+        await until(lambda: b.work.running >= 2, 0.001)
+        assert (await b.present(other)).state == "translating"
+        states = [(await b.present(job)).state for job in greedy]
+        assert sorted(states) == ["queued"] * 3 + ["translating"]
+
+
+async def test_nothing_begins_while_draining_but_what_a_client_waits_for(place: Place) -> None:
+    async with bench(place) as b:
+        b.jobs._draining = lambda: True
+        b.work.gate.set()
+        job = await b.jobs.accept(order(), b.charge())
+        await b.jobs.translate(order(), b.charge())
+        await b.jobs.poll()
+        assert (await b.present(job)).state == "queued"
 
 
 @pytest.mark.parametrize(
     "name",
     ["../../etc/passwd.txt", r"..\..\x.txt", "/etc/x.txt", "\x00\n.txt", "x" * 5000 + ".txt"],
 )
-async def test_client_file_name_is_never_used_as_a_path(tmp_path: Path, name: str) -> None:
-    async with bench(tmp_path) as b:
+async def test_client_file_name_is_safe_to_send_back(place: Place, name: str) -> None:
+    async with bench(place) as b:
         b.work.gate.set()
         job = await b.jobs.translate(order(name=name), b.charge())
-        assert job.path.parent.parent == tmp_path
         assert not {"/", "\\"} & set(job.filename) and job.filename.isprintable()
         assert 4 < len(job.filename) < 200
 
 
-async def test_full_disk_fails_the_job_without_charge_or_partial_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_result_is_written_when_the_database_is_back(
+    place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def half(path: Path, content: bytes) -> None:
-        with path.open("wb") as file:
-            file.write(content[:2])
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    monkeypatch.setattr("service.document_jobs.jobs._POLL_SECONDS", 0.01)
+    async with bench(place) as b:
+        job = await b.jobs.accept(order(), b.charge())
+        await until(lambda: b.work.running, 0.001)
+        with monkeypatch.context() as patch:
+            patch.setattr(Database, "write", raiser(StateFailed()))
+            b.work.gate.set()
+            await until(lambda: not b.work.running, 0.001)
+            await asyncio.sleep(0.02)
+        assert (await b.ended(job)).state == "done"
+        assert await b.used() == 5
 
-    monkeypatch.setattr(Path, "write_bytes", half)
-    async with bench(tmp_path) as b:
-        job = await b.done()
-        assert isinstance(job.error, StateFailed)
-        assert not [path for path in tmp_path.rglob("*") if path.is_file()]
-        assert await b.used() == 0
 
-
-async def test_stray_files_are_removed_and_externally_removed_translations_not_found(
-    tmp_path: Path,
+async def test_refused_document_is_not_charged(
+    place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with bench(tmp_path) as b:
-        job = await b.done()
-        stray = job.path.with_name("stray")
-        stray.write_bytes(b"written after cancellation")
-        await b.jobs.sweep()
-        assert not stray.exists()
-        job.path.unlink()
-        with pytest.raises(DocumentNotFound):
-            b.jobs.result(job.name)
+    async with bench(place) as b:
+        with monkeypatch.context() as patch, pytest.raises(StateFailed):
+            patch.setattr(Database, "write", raiser(StateFailed()))
+            await b.jobs.accept(order(b"x" * 60), b.charge())
+        await b.done(content=b"x" * 60)
+        assert await b.used() == 60
 
 
-async def test_failed_sweep_is_logged_and_retried(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    async with bench(tmp_path, sweep_seconds=0.001) as b:
-        swept = 0
-
-        async def sweep() -> None:
-            nonlocal swept
-            swept += 1
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-
-        monkeypatch.setattr(b.jobs, "sweep", sweep)
-        async with asyncio.timeout(5):
-            await until(lambda: swept >= 2)
-    assert "old documents cannot be removed: [Errno 13] Permission denied" in caplog.text
-
-
-async def test_documents_being_read_count_towards_the_limit_until_cancelled(tmp_path: Path) -> None:
-    async with bench(tmp_path, waiting=3) as b:
+async def test_documents_being_read_count_towards_the_limit_until_cancelled(place: Place) -> None:
+    async with bench(place, waiting=3) as b:
         gate = asyncio.Event()
         at_once = b.work.open
 
@@ -395,12 +449,12 @@ async def done_at(b: Bench, caller: str, seconds: float) -> DocumentJob:
     [("poor", "greedy", "greedy", "greedy"), ("poor", "greedy", "greedy", "third", "fourth")],
 )
 async def test_oldest_translation_of_the_caller_with_most_bytes_makes_room(
-    tmp_path: Path, callers: tuple[str, ...]
+    place: Place, callers: tuple[str, ...]
 ) -> None:
-    async with bench(tmp_path, kept_bytes=20) as b:
+    async with bench(place, kept_bytes=20) as b:
         made = [await done_at(b, caller, at) for at, caller in enumerate(callers)]
         evicted = made.pop(1)
         for kept in made:
-            assert b.jobs.status(kept.id, kept.key) is kept
+            assert (await b.present(kept)).state == "done"
         with pytest.raises(DocumentNotFound):
-            b.jobs.status(evicted.id, evicted.key)
+            await b.present(evicted)

@@ -59,6 +59,8 @@ class Postgres:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             cwd=self._directory,
+            # Tests send signals, which would end it, to their process group.
+            start_new_session=True,
             **self._user,  # type: ignore[call-overload]
         )
         deadline = time.monotonic() + 30

@@ -12,7 +12,7 @@ from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, Field
 
 from service.api.access import Access, Caller
-from service.api.deepl.dialect import Identifiers, answers, identified, message_of
+from service.api.deepl.dialect import Identifiers, answers, identified
 from service.api.deepl.glossaries import terms_of
 from service.api.deepl.languages import language
 from service.api.deepl.translate import Formality
@@ -93,7 +93,7 @@ def create_router(
         caller, fields = await identified(access, request)
         key = fields.parse(KeyParameters).document_key
         scope = access.callers.origin(caller, "bulk").scope
-        return jobs, jobs.status(request.path_params["document_id"], key, scope)
+        return jobs, await jobs.status(request.path_params["document_id"], key, scope)
 
     async def ordered(caller: Caller, file: Upload, wanted: UploadParameters) -> DocumentOrder:
         filename = wanted.filename or file.filename
@@ -140,7 +140,7 @@ def create_router(
         if fields.file is None:
             raise BadRequest("Parameter 'file' not specified.")
         order = await ordered(caller, fields.file, fields.parse(UploadParameters))
-        job = await jobs.accept(order, partial(access.charge, caller, documents=1))
+        job = await jobs.accept(order, partial(access.book, caller, documents=1))
         return Json(UploadAnswer(document_id=job.id, document_key=job.key))
 
     @router.get(
@@ -163,7 +163,7 @@ def create_router(
         if job.state == "done":
             given["billed_characters"] = job.characters
         if job.error is not None:
-            given["error_message"] = message_of(job.error)
+            given["error_message"] = job.error
         return Json(StatusAnswer(document_id=job.id, status=job.state, **given))
 
     @router.get(
@@ -186,7 +186,7 @@ def create_router(
         if job.unfinished:
             raise DocumentNotReady
         if job.error is not None:
-            raise BadRequest(f"the document was not translated: {message_of(job.error)}")
+            raise BadRequest(f"the document was not translated: {job.error}")
         headers = {
             # Starlette would add a charset to a media type of texts.
             "content-type": job.content_type,

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from functools import partial
 from urllib.parse import quote
 
 from fastapi import APIRouter, Request, Response
-from fastapi.responses import FileResponse
 from pydantic import BaseModel, ConfigDict, Field
 
-from service.api.access import Access, Caller
+from service.api.access import Access
 from service.api.addresses import address_of_service
-from service.api.draining import Drain
-from service.api.errors import BadRequest, Disabled, ShuttingDown
+from service.api.errors import BadRequest, Disabled
 from service.api.fields import schemas
 from service.api.fields.options import Key, LanguageCode, Name
 from service.api.fields.parameters import read_fields
@@ -55,7 +51,6 @@ def create_files_router(
     repository: ModelRepository,
     access: Access,
     documents: DocumentJobs | None,
-    drain: Drain,
     public_url: str,
 ) -> APIRouter:
     """Both routes; without ``documents`` they refuse as disabled."""
@@ -65,14 +60,6 @@ def create_files_router(
         if documents is None:
             raise Disabled("files translation is disabled on this server")
         return documents
-
-    @asynccontextmanager
-    async def charge(caller: Caller, characters: int) -> AsyncIterator[None]:
-        async with access.charge(caller, characters, documents=1):
-            yield
-            # The translation ends with the process, before the client could fetch it.
-            if drain.begun:
-                raise ShuttingDown(cut=True)
 
     @router.post(
         "/translate_file",
@@ -105,7 +92,7 @@ def create_files_router(
             origin=access.callers.origin(caller, "bulk"),
         )
         try:
-            job = await at_work.translate(order, partial(charge, caller))
+            job = await at_work.translate(order, partial(access.book, caller, documents=1))
         except UnsupportedDocument as error:
             raise BadRequest(
                 "Invalid request: file format not supported; supported are "
@@ -117,7 +104,7 @@ def create_files_router(
     @router.get(
         "/download_file/{name:path}",
         summary="Fetch a translated document",
-        response_class=FileResponse,
+        response_class=Response,
         responses={
             200: {"description": "The document.", "content": dict(schemas.FILE_CONTENT)},
             **refusals(400, 403, 404, 500),
@@ -130,9 +117,12 @@ def create_files_router(
         name = request.path_params["name"]
         if "/" in name or "\\" in name:
             raise BadRequest("Invalid filename")
-        job = at_work.result(name)
-        # The type is a header, because Starlette adds a charset to media types of texts.
-        headers = {"content-type": job.content_type}
-        return FileResponse(job.path, filename=job.filename, headers=headers)
+        job, content = await at_work.result(name)
+        headers = {
+            # Starlette would add a charset to a media type of texts.
+            "content-type": job.content_type,
+            "content-disposition": f"attachment; filename*=utf-8''{quote(job.filename)}",
+        }
+        return Response(content, headers=headers)
 
     return router

@@ -14,7 +14,6 @@ from fastapi.responses import RedirectResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from service.api.access import Access
-from service.api.draining import Drain
 from service.api.errors import Disabled
 from service.api.fields import schemas
 from service.api.fields.options import Key, LanguageCode
@@ -113,7 +112,6 @@ def create_router(
     documents: DocumentJobs | None,
     suggestions: SuggestionStore | None,
     frontend: Frontend,
-    drain: Drain,
     public_url: str,
 ) -> APIRouter:
     """All routes of the dialect. Those that need ``documents`` or ``suggestions`` refuse as
@@ -122,7 +120,7 @@ def create_router(
     for part in (
         create_translate_router(metered, readings, keep),
         create_languages_router(repository, access, detector, metered.limits),
-        create_files_router(repository, access, documents, drain, public_url),
+        create_files_router(repository, access, documents, public_url),
         _suggestions(repository, access, suggestions),
         _settings(repository, frontend),
     ):
