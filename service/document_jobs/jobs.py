@@ -187,7 +187,8 @@ class DocumentJobs:
             size=opened.document.size,
             scope=order.origin.scope,
             linked=linked,
-            instructions=instructions_of(order),
+            # A glossary may have thousands of terms.
+            instructions=await asyncio.to_thread(instructions_of, order),
             content=order.content,
         )
         async with charge(opened.document.characters) as booking:
@@ -221,9 +222,10 @@ class DocumentJobs:
         """Renew leases, remove what is old, and begin queued jobs; runs every second."""
         if self._clock() >= self._renew_at:
             await self._queue.expire(self._awaited)
-            if self._running or self._awaited:
+            leased = {claim.id for claim in self._running} | self._awaited.keys()
+            if leased:
                 progress, self._progress = self._progress, {}
-                await self._queue.renew(progress)
+                await self._queue.renew(leased, progress)
             self._renew_at = self._clock() + _RENEW_SECONDS
         free = self.limits.running - len(self._running)
         for claim in await self._queue.claim(free, linked_only=self._draining()):
@@ -267,7 +269,8 @@ class DocumentJobs:
 
         instructions, content = await self._queue.content(claim.id)
         async with deadline(self.limits.seconds):
-            opened = await self._work.open(order_of(instructions, content))
+            order = await asyncio.to_thread(order_of, instructions, content)
+            opened = await self._work.open(order)
             return await self._work.translate(opened, report_progress)
 
     async def _finish(self, claim: Claim, translated: bytes) -> DocumentJob:

@@ -195,11 +195,11 @@ class DocumentQueue:
 
         return await self._database.write(write, _LOCK)
 
-    async def renew(self, progress: Mapping[Claim, float]) -> None:
-        """Extend the leases of this worker's jobs, and write the progress of some."""
+    async def renew(self, jobs: Collection[str], progress: Mapping[Claim, float]) -> None:
+        """Extend this worker's leases of ``jobs``, and write the progress of some."""
 
         def write(connection: Connection) -> None:
-            its = and_(_COLUMNS.worker == self._worker, _UNFINISHED)
+            its = and_(_COLUMNS.worker == self._worker, _UNFINISHED, _COLUMNS.id.in_(jobs))
             until = self._clock() + _LEASE_SECONDS
             connection.execute(update(DOCUMENTS).where(its).values(lease_until=until))
             for claim, done in progress.items():
@@ -265,7 +265,8 @@ class DocumentQueue:
         )
         late = and_(late, _UNFINISHED)
         gone = and_(_COLUMNS.linked, _COLUMNS.worker == self._worker, _UNFINISHED)
-        gone = and_(gone, _COLUMNS.id.not_in(awaited))
+        # A client may begin to wait for a job after ``awaited`` was read.
+        gone = and_(gone, _COLUMNS.id.not_in(awaited), _COLUMNS.accepted < now)
         old = and_(~_UNFINISHED, _COLUMNS.changed <= now - self._limits.kept_seconds)
 
         def read(connection: Connection) -> bool:

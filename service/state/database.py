@@ -20,10 +20,6 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 import sqlalchemy
-from alembic import command
-from alembic.config import Config
-from alembic.migration import MigrationContext
-from alembic.script import ScriptDirectory
 from pydantic import SecretStr
 from sqlalchemy import Connection, event, text
 from sqlalchemy.engine import URL, Engine, make_url
@@ -33,15 +29,14 @@ from sqlalchemy.pool import StaticPool
 from service.state.errors import StateFailed, StateUnavailable
 
 logger = logging.getLogger(__name__)
-# It reports each connection.
+# It reports its plugins when it is imported, and then each connection.
 logging.getLogger("alembic").setLevel(logging.WARNING)
 
 T = TypeVar("T")
 
 FILE_NAME = "dragoman.db"
 
-_MIGRATIONS = Path(__file__).parent / "migrations"
-_LATEST = "3"
+_LATEST = 3
 """Revision of ``service.state.schema``, and ``user_version`` of files, by which an earlier Dragoman
 refuses to open them."""
 _THREADS = 4
@@ -144,52 +139,34 @@ class Database:
                 self._engine = _sqlite(self._place)
             # A write transaction proves that a file is writable.
             with self._engine.execution_options(writes=self._upgrades).begin() as connection:
-                if self._upgrades:
-                    self._migrate(connection)
-                else:
-                    self._check(connection)
+                self._check_or_upgrade(connection)
         except OSError as error:
             problem = f"cannot make the directory: {error.strerror}"
             raise StateUnavailable(self.name, problem, _ELSEWHERE) from error
         except SQLAlchemyError as error:
             raise StateUnavailable(self.name, _cause(error), _remedy(error)) from error
 
-    def _migrate(self, connection: Connection) -> None:
-        # One process migrates at a time.
-        _lock(connection, "schema")
-        config = Config()
-        config.set_main_option("script_location", str(_MIGRATIONS))
-        config.attributes["connection"] = connection
-        if self._revision(connection) is None and (version := _user_version(connection)):
-            # A file of a Dragoman before Alembic, whose migrations had the same numbers.
-            self._refuse_if_later(str(version))
-            command.stamp(config, str(version))
-        command.upgrade(config, "head")
-        if connection.dialect.name == "sqlite":
-            connection.exec_driver_sql(f"PRAGMA user_version = {_LATEST}")
-
-    def _check(self, connection: Connection) -> None:
-        revision = self._revision(connection)
-        if revision != _LATEST:
-            problem = f"has schema {revision or 'none'}, and this Dragoman needs {_LATEST}"
-            raise StateUnavailable(self.name, problem, "run `dragoman state upgrade`")
-
-    def _revision(self, connection: Connection) -> str | None:
-        """The schema of the tables; raises ``StateUnavailable`` for one of a later Dragoman."""
-        revision = MigrationContext.configure(connection).get_current_revision()
-        if revision is not None:
-            self._refuse_if_later(revision)
-        return revision
-
-    def _refuse_if_later(self, revision: str) -> None:
-        known = {each.revision for each in ScriptDirectory(_MIGRATIONS).walk_revisions()}
-        if revision not in known:
-            schemas = f"schema {revision}, and this one knows {_LATEST}"
+    def _check_or_upgrade(self, connection: Connection) -> None:
+        if self._upgrades:
+            # One process upgrades at a time.
+            _lock(connection, "schema")
+        present = _schema_of(connection)
+        if present > _LATEST:
             raise StateUnavailable(
                 self.name,
-                f"was written by a later Dragoman ({schemas})",
+                f"was written by a later Dragoman (schema {present}, and this one knows {_LATEST})",
                 "run that version, or set DRAGOMAN_STATE to another place",
             )
+        if present == _LATEST:
+            return
+        if not self._upgrades:
+            problem = f"has schema {present or 'none'}, and this Dragoman needs {_LATEST}"
+            raise StateUnavailable(self.name, problem, "run `dragoman state upgrade`")
+        from service.state.migrations.upgrading import upgrade
+
+        upgrade(connection, present)
+        if connection.dialect.name == "sqlite":
+            connection.exec_driver_sql(f"PRAGMA user_version = {_LATEST}")
 
 
 def _postgres(address: SecretStr) -> Engine:
@@ -281,10 +258,15 @@ def _url(address: SecretStr) -> URL:
     return url.set(drivername="postgresql+psycopg")
 
 
-def _user_version(connection: Connection) -> int:
-    if connection.dialect.name != "sqlite":
-        return 0
-    return int(connection.exec_driver_sql("PRAGMA user_version").scalar_one())
+def _schema_of(connection: Connection) -> int:
+    """The schema of the tables; 0 without tables."""
+    if sqlalchemy.inspect(connection).has_table("alembic_version"):
+        version = text("SELECT version_num FROM alembic_version")
+        return int(connection.execute(version).scalar_one())
+    if connection.dialect.name == "sqlite":
+        # Files of a Dragoman before Alembic, whose migrations had the same numbers.
+        return int(connection.exec_driver_sql("PRAGMA user_version").scalar_one())
+    return 0
 
 
 def _cause(error: SQLAlchemyError) -> str:

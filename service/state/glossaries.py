@@ -317,19 +317,16 @@ def _put(
     last = connection.execute(
         select(func.max(columns.position)).where(columns.glossary == identifier)
     ).scalar()
-    put = upsert(
-        connection,
-        DICTIONARIES,
-        {
-            "glossary": identifier,
-            "source": pair.source,
-            "target": pair.target,
-            "position": (last or 0) + 1,
-            "entry_count": len(terms),
-            "digest": hashlib.sha256(entries.encode()).hexdigest(),
-            "entries": entries,
-        },
-    )
+    row = {
+        "glossary": identifier,
+        "source": pair.source,
+        "target": pair.target,
+        "position": (last or 0) + 1,
+        "entry_count": len(terms),
+        "digest": hashlib.sha256(entries.encode()).hexdigest(),
+        "entries": entries,
+    }
+    put = upsert(connection, DICTIONARIES)
     present = [columns.glossary, columns.source, columns.target]
     changed = {name: put.excluded[name] for name in ("entry_count", "digest", "entries")}
-    connection.execute(put.on_conflict_do_update(index_elements=present, set_=changed))
+    connection.execute(put.on_conflict_do_update(index_elements=present, set_=changed), row)

@@ -125,13 +125,15 @@ class KeyStore:
         now = self._clock()
         known = self._revision
 
-        def read(connection: Connection) -> tuple[int, tuple[ApiKey, ...] | None]:
+        def read(connection: Connection) -> tuple[int, dict[bytes, ApiKey] | None]:
             revision = revision_of(connection, _CHANGES)
-            return revision, None if revision == known else _select(connection)
+            if revision == known:
+                return revision, None
+            return revision, {key.digest: key for key in _select(connection)}
 
         self._revision, changed = await self._database.read(read)
         if changed is not None:
-            self._keys = {key.digest: key for key in changed}
+            self._keys = changed
         self._confirmed = now
 
 

@@ -10,13 +10,13 @@ from service.state.schema import REVISIONS, upsert
 def bump(connection: Connection, name: str) -> int:
     """Count a change in its own transaction, and return its number."""
     statement = (
-        upsert(connection, REVISIONS, {"name": name, "number": 1})
+        upsert(connection, REVISIONS)
         .on_conflict_do_update(
             index_elements=[REVISIONS.c.name], set_={"number": REVISIONS.c.number + 1}
         )
         .returning(REVISIONS.c.number)
     )
-    return int(connection.execute(statement).scalar_one())
+    return int(connection.execute(statement, {"name": name, "number": 1}).scalar_one())
 
 
 def revision_of(connection: Connection, name: str) -> int:

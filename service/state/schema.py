@@ -20,7 +20,7 @@ from sqlalchemy import (
     Table,
     Text,
 )
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 
 METADATA = MetaData()
 
@@ -164,7 +164,11 @@ REVISIONS = Table(
 """Counters of changes, which processes poll."""
 
 
-def upsert(connection: Connection, table: Table, *rows: dict[str, Any]) -> Any:
+def upsert(connection: Connection, table: Table) -> Any:
     """An ``INSERT`` of the connection's database, which has ``on_conflict_do_update``."""
-    insert = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
-    return insert(table).values(rows)
+    if connection.dialect.name == "sqlite":
+        return sqlite_insert(table)
+    # A process with SQLite does not need the module, which takes long to import.
+    from sqlalchemy.dialects.postgresql import insert
+
+    return insert(table)

@@ -229,10 +229,11 @@ class UsageLedger:
         if self._batch and not self._is_settled(connection):
             written = self._now()
             row = {"ledger": self._name, "number": self._number, "written": written.isoformat()}
-            numbered = upsert(connection, SETTLEMENTS, row)
+            numbered = upsert(connection, SETTLEMENTS)
             changed = {name: numbered.excluded[name] for name in ("number", "written")}
             connection.execute(
-                numbered.on_conflict_do_update(index_elements=[SETTLEMENTS.c.ledger], set_=changed)
+                numbered.on_conflict_do_update(index_elements=[SETTLEMENTS.c.ledger], set_=changed),
+                row,
             )
             if self._number == 1:
                 old = (written - _REMEMBERED).isoformat()
@@ -305,10 +306,10 @@ def add_usage(connection: Connection, amounts: Mapping[Account, Amount]) -> None
         for (caller, month), a in sorted(amounts.items())
     ]
     columns = USAGE.c
-    added = upsert(connection, USAGE, *rows)
+    added = upsert(connection, USAGE)
     sums = {name: columns[name] + added.excluded[name] for name in ("characters", "documents")}
     connection.execute(
-        added.on_conflict_do_update(index_elements=[columns.caller, columns.month], set_=sums)
+        added.on_conflict_do_update(index_elements=[columns.caller, columns.month], set_=sums), rows
     )
 
 

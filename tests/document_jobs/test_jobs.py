@@ -407,6 +407,29 @@ async def test_result_is_written_when_the_database_is_back(
         assert await b.used() == 5
 
 
+async def test_document_whose_result_is_lost_is_translated_again_beside_others(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("service.document_jobs.jobs._WRITE_ATTEMPTS", 1)
+    async with bench(place) as b:
+        job = await b.jobs.accept(order(), b.charge())
+        await until(lambda: b.work.running, 0.001)
+        with monkeypatch.context() as patch:
+            patch.setattr(Database, "write", raiser(StateFailed()))
+            b.work.gate.set()
+            await until(lambda: not b.work.running, 0.001)
+            await until(lambda: not b.jobs._running, 0.001)
+        b.work.gate.clear()
+        await b.jobs.accept(order(), b.charge())
+        await until(lambda: b.work.running, 0.001)
+        for _ in range(2):
+            b.clock.seconds += 20
+            await b.jobs.poll()
+        await until(lambda: b.work.began == 3, 0.001)
+        b.work.gate.set()
+        assert (await b.ended(job)).state == "done"
+
+
 async def test_refused_document_is_not_charged(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,6 +17,7 @@ from service.state.database import FILE_NAME, Database
 from service.state.errors import StateFailed, StateNotEmpty, StateUnavailable
 from service.state.glossaries import GlossaryStore
 from service.state.keys import KeyStore
+from service.state.memories import MemoryStore
 from service.state.schema import USAGE
 from service.state.suggestions import SuggestionStore
 from service.state.usage import UsageLedger
@@ -43,6 +44,24 @@ EARLIER = """
     CREATE TABLE suggestions (id INTEGER PRIMARY KEY, received TEXT NOT NULL, owner TEXT,
         source TEXT NOT NULL, target TEXT NOT NULL, text TEXT NOT NULL, suggestion TEXT NOT NULL);
     PRAGMA user_version = 1;
+"""
+WITH_MEMORIES = """
+    CREATE TABLE memories (id TEXT PRIMARY KEY, owner TEXT, name TEXT NOT NULL,
+        source TEXT NOT NULL, targets TEXT NOT NULL, unit_count INTEGER NOT NULL,
+        created TEXT NOT NULL);
+    CREATE INDEX memories_by_owner ON memories (owner, created);
+    CREATE TABLE memory_parts (memory TEXT NOT NULL REFERENCES memories ON DELETE CASCADE,
+        number INTEGER NOT NULL, units TEXT NOT NULL, PRIMARY KEY (memory, number));
+    CREATE TABLE memory_jobs (id TEXT PRIMARY KEY, owner TEXT, operation TEXT NOT NULL,
+        secret TEXT NOT NULL UNIQUE, name TEXT NOT NULL, file_bytes INTEGER NOT NULL, memory TEXT,
+        error TEXT, skipped INTEGER NOT NULL, created TEXT NOT NULL);
+    PRAGMA user_version = 2;
+    INSERT INTO memories VALUES ('0b7a5c1e-0000-4000-8000-000000000002', 'weblate', 'Alt', 'de',
+        '["en"]', 1, '2026-01-02T03:04:05+00:00');
+    INSERT INTO memory_parts VALUES ('0b7a5c1e-0000-4000-8000-000000000002', 0,
+        '[["Hund", {"en": "dog"}]]');
+    INSERT INTO memory_jobs VALUES ('0b7a5c1e-0000-4000-8000-000000000003', 'weblate', 'import',
+        'geheim', 'Alt', 10, '0b7a5c1e-0000-4000-8000-000000000002', NULL, 0, '2026-01-02');
 """
 GLOSSARY = "0b7a5c1e-0000-4000-8000-000000000001"
 ROWS = f"""
@@ -141,12 +160,13 @@ async def test_file_that_stays_locked_is_an_error_with_a_remedy(
         await Database(tmp_path / FILE_NAME).open()
 
 
+@pytest.mark.parametrize("later", ["", WITH_MEMORIES])
 async def test_state_of_an_earlier_dragoman_is_taken_over_and_copied(
-    tmp_path: Path, place: Path | SecretStr
+    tmp_path: Path, place: Path | SecretStr, later: str
 ) -> None:
     (tmp_path / "old").mkdir()
     with closing(sqlite3.connect(tmp_path / "old" / FILE_NAME)) as connection:
-        connection.executescript(EARLIER + ROWS)
+        connection.executescript(EARLIER + ROWS + later)
     target = place if isinstance(place, SecretStr) else tmp_path / "new" / FILE_NAME
     async with Database.at(tmp_path / "old") as old, Database(target, upgrade=True) as new:
         copied = await copy(old, new)
@@ -163,11 +183,15 @@ async def test_state_of_an_earlier_dragoman_is_taken_over_and_copied(
             terms = await GlossaryStore(database).terms("weblate", glossary.id, DE_EN)
             assert terms == (DOG,)
             await SuggestionStore(database).add("weblate", DE_EN, "Ja", "Yes")
+            for memory in await MemoryStore(database).all("weblate") if later else ():
+                unit = await MemoryStore(database).part("weblate", memory.id, 0)
+                assert (memory.targets, unit) == (("en",), [("Hund", {"en": "dog"})])
     rows = {"api_keys": 1, "usage": 1, "glossaries": 1, "dictionaries": 2, "suggestions": 1}
+    rows |= dict.fromkeys(("memories", "memory_parts", "memory_jobs"), 1) if later else {}
     assert {table: number for table, number in copied.items() if number} == rows
     with closing(sqlite3.connect(tmp_path / "old" / FILE_NAME)) as connection:
         # An earlier Dragoman compares this number with its own, and refuses.
-        assert connection.execute("PRAGMA user_version").fetchone() > (1,)
+        assert connection.execute("PRAGMA user_version").fetchone() > (2,)
 
 
 async def test_state_of_a_later_dragoman_is_refused_by_name(place: Path | SecretStr) -> None:
@@ -177,6 +201,13 @@ async def test_state_of_a_later_dragoman_is_refused_by_name(place: Path | Secret
     for upgrade in (False, True):
         with pytest.raises(StateUnavailable, match=r"by a later Dragoman \(schema 99, and this"):
             await Database(place, upgrade=upgrade).open()
+
+
+async def test_file_of_a_later_dragoman_without_alembic_is_refused(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / FILE_NAME)) as connection:
+        connection.execute("PRAGMA user_version = 99")
+    with pytest.raises(StateUnavailable, match=r"by a later Dragoman \(schema 99, and this"):
+        await Database(tmp_path / FILE_NAME).open()
 
 
 async def test_postgresql_is_only_upgraded_on_request(postgres_address: SecretStr) -> None:

@@ -1,0 +1,64 @@
+"""Two services on one PostgreSQL database."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import httpx
+import pytest
+from pydantic import SecretStr
+
+from service.settings import Settings
+from service.state.database import Database
+from service.state.keys import KeyStore
+from tests.support.asgi import connected
+
+Replicas = tuple[httpx.AsyncClient, httpx.AsyncClient]
+
+
+@pytest.fixture
+async def replicas(settings: Settings, postgres_address: SecretStr) -> AsyncIterator[Replicas]:
+    async with Database(postgres_address, upgrade=True) as database:
+        key = await KeyStore(database).add("ann", characters_per_month=20)
+    changes = {"state": postgres_address, "api_keys": "required"}
+    async with connected(settings, **changes) as one, connected(settings, **changes) as two:
+        for client in (one, two):
+            client.headers["authorization"] = f"Bearer {key}"
+        yield one, two
+
+
+async def translated(client: httpx.AsyncClient, text: str) -> int:
+    form = {"text": text, "target_lang": "EN", "source_lang": "DE"}
+    return (await client.post("/v2/translate", data=form)).status_code
+
+
+async def test_quota_counts_the_usage_of_both_replicas(replicas: Replicas) -> None:
+    one, two = replicas
+    assert await translated(one, "x" * 15) == 200
+    async with asyncio.timeout(10):
+        while (await two.get("/v2/usage")).json()["character_count"] != 15:
+            await asyncio.sleep(0.05)
+    assert await translated(two, "x" * 10) == 456
+    assert await translated(two, "x" * 5) == 200
+
+
+async def test_document_and_glossary_of_one_replica_are_known_to_the_other(
+    replicas: Replicas,
+) -> None:
+    one, two = replicas
+    form = {"target_lang": "EN", "source_lang": "DE"}
+    files = {"file": ("a.txt", b"hallo welt")}
+    handle = (await one.post("/v2/document", data=form, files=files)).json()
+    key = {"document_key": handle["document_key"]}
+    path = f"/v2/document/{handle['document_id']}"
+    async with asyncio.timeout(10):
+        while (await two.post(path, json=key)).json()["status"] != "done":
+            await asyncio.sleep(0.05)
+    assert (await two.post(f"{path}/result", json=key)).content == b"HALLO WELT"
+    assert (await one.post(path, json=key)).status_code == 404
+    entries = {"name": "a", "entries": "Hund\tdog", "entries_format": "tsv"}
+    made = await one.post("/v2/glossaries", data=form | entries)
+    assert made.status_code == 201
+    found = await two.get(f"/v2/glossaries/{made.json()['glossary_id']}")
+    assert found.json()["name"] == "a"
