@@ -1,4 +1,4 @@
-"""What stores of several owners share: identifiers, and an owner's rows."""
+"""Identifiers of stores with several owners, and an owner's rows."""
 
 from __future__ import annotations
 
