@@ -18,7 +18,7 @@ from pathlib import Path
 from fastapi import APIRouter, FastAPI
 
 import service
-from service.api import operations
+from service.api import keys, operations
 from service.api.access import Access, AccessPolicy, Callers
 from service.api.app import create_root_app
 from service.api.deepl import translate as deepl
@@ -181,6 +181,7 @@ def build(
         operations.create_router(
             repository, metrics, drain, reload_everywhere, access.require_admin
         ),
+        keys.create_router(state.keys, state.usage, access.require_admin),
     ]
     decode_server = DecodeServer(decoders.opened, store, repository, metrics, drain)
     loaded = asyncio.Event()

@@ -209,7 +209,8 @@ class Settings(BaseModel):
     )
     admin_key: SecretStr = Field(
         default=SecretStr(""),
-        description="what POST /models/reload asks for; without one every caller is refused",
+        description="what POST /models/reload and /admin ask for; without one both refuse every "
+        "caller",
     )
     requests_per_minute: int = Field(
         default=0,

@@ -57,6 +57,8 @@ class Caller:
     """Identifier of the rate limit counter: one for each key or address."""
     requests_per_minute: int = field(default=0, repr=False)
     characters_per_month: int = field(default=0, repr=False)
+    bulk: bool = field(default=False, repr=False)
+    """Whether the requests wait behind those of other callers."""
 
 
 class Callers:
@@ -96,15 +98,16 @@ class Callers:
         another caller has translated the same sentence.
         """
         scope = caller.counted_as if self._policy.keys == "required" else ""
-        return Origin(priority, caller=caller.counted_as, scope=scope)
+        return Origin("bulk" if caller.bulk else priority, caller=caller.counted_as, scope=scope)
 
     def _holder(self, key: ApiKey) -> Caller:
-        requests, characters = key.requests_per_minute, key.characters_per_month
+        requests, characters = key.limits.requests_per_minute, key.limits.characters_per_month
         return Caller(
             key.name,
             f"key {key.name}",
             self._policy.requests_per_minute if requests is None else requests,
             self._policy.characters_per_month if characters is None else characters,
+            key.limits.bulk,
         )
 
 

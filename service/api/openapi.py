@@ -22,8 +22,8 @@ _OPEN = PROBES | {
     *("/v3/translation_memories/upload", "/v3/translation_memories/download"),
 }
 """Paths that never need a key."""
-_ADMIN = frozenset({"/models/reload"})
-"""Paths that always need the admin key."""
+_ADMIN = ("/models/reload", "/admin/")
+"""Beginnings of paths that always need the admin key."""
 
 _SCHEMES = MappingProxyType(
     {
@@ -129,7 +129,7 @@ def _security(path: str, *, keys_required: bool) -> list[dict[str, list[str]]]:
     if path in _OPEN:
         return []
     any_key: list[dict[str, list[str]]] = [{name: []} for name in _SCHEMES]
-    return any_key if keys_required or path in _ADMIN else [{}, *any_key]
+    return any_key if keys_required or path.startswith(_ADMIN) else [{}, *any_key]
 
 
 def _answer_around(path: str, responses: dict[str, Any], errors: dict[str, Any]) -> None:

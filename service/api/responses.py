@@ -99,6 +99,7 @@ _REASONS = MappingProxyType(
         404: "Unknown path, model, document or translation, or one that has been removed.",
         405: "Another method is needed, or `langpair`.",
         408: "The body did not arrive in time.",
+        409: "The name or the key is in use.",
         410: "The model of this translation has been replaced.",
         413: "The body, the text or a word in it is too large.",
         429: "More requests than this caller may send in a minute.",

@@ -17,7 +17,7 @@ from service.engine.errors import EngineError
 from service.observability.tracing import TracingUnavailable
 from service.runtime.sessions import DeviceUnavailable
 from service.settings import InvalidSetting
-from service.state.errors import KeyRefused, StateError, StateNotEmpty, StateUnavailable
+from service.state.errors import StateError, StateNotEmpty, StateUnavailable
 from service.text.errors import TranslationError
 
 REPORTED = (
@@ -31,7 +31,6 @@ REPORTED = (
     FetchFailed,
     ImportRefused,
     InvalidSetting,
-    KeyRefused,
     OutputTaken,
     ParityError,
     StateError,

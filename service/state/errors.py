@@ -110,8 +110,17 @@ class StateNotEmpty(Exception):
         super().__init__(f"{place}: there are {table} already; copy into an empty state")
 
 
-class KeyRefused(Exception):
-    """A key that cannot be added or removed. The message tells the operator why."""
+class KeyRefused(StateError):
+    """A key or limit that is not valid. The message tells the operator why."""
+
+
+class KeyTaken(KeyRefused):
+    """The name or the key is in use already."""
+
+
+class KeyNotFound(KeyRefused):
+    def __init__(self, name: str) -> None:
+        super().__init__(f"there is no key named {shortened(name)!r}; see `dragoman keys list`")
 
 
 def shortened(text: str) -> str:

@@ -1,4 +1,7 @@
-"""Store of API keys and their limits; keeps only SHA-256 digests. Independent of requests."""
+"""Store of API keys and their limits; keeps only SHA-256 digests. Independent of requests.
+
+A name has one or more keys, so that another one can be handed out before the old one ends.
+"""
 
 from __future__ import annotations
 
@@ -9,21 +12,26 @@ import re
 import secrets
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from typing import TypeVar
 
-from sqlalchemy import Connection, delete, insert, select
+from sqlalchemy import ColumnElement, Connection, and_, delete, func, insert, or_, select, update
 
 from service.state.database import Database
-from service.state.errors import KeyRefused, StateFailed
+from service.state.errors import KeyNotFound, KeyRefused, KeyTaken, StateFailed
 from service.state.revisions import bump, revision_of
-from service.state.schema import API_KEYS
+from service.state.schema import API_KEYS, KEY_SECRETS
+
+T = TypeVar("T")
 
 _PREFIX = "drg_"
 _RANDOM_BYTES = 32
 _VALID_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _VALID_KEY = re.compile(r"[!-~]{1,200}")
-_LARGEST_LIMIT = 2**53
+LARGEST_LIMIT = 2**53
+_MOST_SECRETS = 10
+"""Keys of one name."""
 _TRUSTED_SECONDS = 1.0
 """How long the keys are cached before the database is asked for a later revision of them."""
 _TRUSTED_WITHOUT_DATABASE = 900.0
@@ -34,22 +42,51 @@ _CHANGES = "keys"
 
 
 @dataclass(frozen=True, slots=True)
+class Secret:
+    """A value that a holder may send as the key, valid until ``expires``."""
+
+    digest: bytes = field(repr=False)
+    """SHA-256 of the value, which is not stored."""
+    created: datetime
+    expires: datetime | None
+
+    def is_valid(self, now: datetime) -> bool:
+        return self.expires is None or now < self.expires
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds of a holder's use. A number of 0 is unlimited; ``None`` is the service's default."""
+
+    requests_per_minute: int | None = None
+    characters_per_month: int | None = None
+    bulk: bool = False
+    """Whether every request waits behind those of other holders."""
+
+
+@dataclass(frozen=True, slots=True)
 class ApiKey:
-    """A named key. A limit of 0 is unlimited; ``None`` is the service's default."""
+    """A named holder, which may have several secrets while one replaces another."""
 
     name: str
-    digest: bytes = field(repr=False)
-    """SHA-256 of the key; the key itself is not stored."""
-    requests_per_minute: int | None
-    characters_per_month: int | None
+    limits: Limits
     created: datetime
+    secrets: tuple[Secret, ...]
+    """Sorted by age; those that have expired stay until another one is added."""
 
 
 class KeyStore:
-    def __init__(self, database: Database, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        database: Database,
+        clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        """``now`` is the time by which secrets expire."""
         self._database = database
         self._clock = clock
-        self._keys: dict[bytes, ApiKey] = {}
+        self._now = now
+        self._keys: dict[bytes, tuple[ApiKey, Secret]] = {}
         """Keys by digest. Callers cannot choose digests: the time of a lookup reveals nothing."""
         self._revision = -1
         self._believed_until = -math.inf
@@ -57,23 +94,93 @@ class KeyStore:
         self._reading = asyncio.Lock()
 
     async def find(self, key: str) -> ApiKey | None:
-        """The stored key that matches, if any. Sees changes by other processes after one second."""
-        return (await self._known()).get(_digest(key))
+        """The holder of a valid key, if any. Sees changes by other processes after one second."""
+        found = (await self._known()).get(_digest(key))
+        return found[0] if found is not None and found[1].is_valid(self._now()) else None
 
     async def add(
         self,
         name: str,
         key: str | None = None,
-        *,
-        requests_per_minute: int | None = None,
-        characters_per_month: int | None = None,
+        limits: Limits | None = None,
+        expires: datetime | None = None,
     ) -> str:
-        """Store ``key``, or a random one, and return it; raises ``KeyRefused``."""
+        """Store ``key``, or a random one, for a name, and return it.
+
+        Raises ``KeyRefused`` for an invalid value, ``KeyTaken`` for one that is in use.
+        """
         if not _VALID_NAME.fullmatch(name):
             raise KeyRefused(
                 f"{name!r} is no name for a key; use at most 64 letters, digits, dots, dashes and "
                 "underscores, beginning with a letter or a digit"
             )
+        limits = limits or Limits()
+        _check(limits)
+        value, secret = self._new(key, expires)
+
+        def write(connection: Connection) -> None:
+            if connection.execute(select(API_KEYS.c.name).where(_is(name))).first():
+                raise KeyTaken(f"there is a key named {name!r} already; remove it first")
+            created = _written(secret.created)
+            row = {"name": name, "created": created, **asdict(limits)}
+            connection.execute(insert(API_KEYS).values(row))
+            _insert(connection, name, secret)
+
+        await self._change(write)
+        return value
+
+    async def rotate(
+        self,
+        name: str,
+        key: str | None = None,
+        *,
+        old_expire: datetime | None = None,
+        expires: datetime | None = None,
+    ) -> str:
+        """Store another key of a name, and return it; the older ones expire at ``old_expire``.
+
+        ``None`` is now. Raises ``KeyRefused``, ``KeyTaken`` or ``KeyNotFound``.
+        """
+        value, secret = self._new(key, expires)
+        end = _written(old_expire or secret.created)
+        columns = KEY_SECRETS.c
+        older = and_(columns.name == name, or_(columns.expires.is_(None), columns.expires > end))
+
+        def write(connection: Connection) -> None:
+            _require(connection, name)
+            expired = columns.expires <= _written(self._now())
+            connection.execute(delete(KEY_SECRETS).where(columns.name == name, expired))
+            connection.execute(update(KEY_SECRETS).where(older).values(expires=end))
+            _insert(connection, name, secret)
+
+        await self._change(write)
+        return value
+
+    async def limit(self, name: str, limits: Limits) -> None:
+        """Replace the limits of a name; raises ``KeyRefused`` or ``KeyNotFound``."""
+        _check(limits)
+
+        def write(connection: Connection) -> None:
+            _require(connection, name)
+            connection.execute(update(API_KEYS).where(_is(name)).values(asdict(limits)))
+
+        await self._change(write)
+
+    async def remove(self, name: str) -> None:
+        """Revoke all keys of a name; raises ``KeyNotFound`` if there are none."""
+
+        def write(connection: Connection) -> None:
+            _require(connection, name)
+            connection.execute(delete(API_KEYS).where(_is(name)))
+
+        await self._change(write)
+
+    async def all(self) -> tuple[ApiKey, ...]:
+        """Every key, by name."""
+        return await self._database.read(_select)
+
+    def _new(self, key: str | None, expires: datetime | None) -> tuple[str, Secret]:
+        """``key``, or a random one, and what is stored of it; raises ``KeyRefused``."""
         if key is None:
             key = _PREFIX + secrets.token_urlsafe(_RANDOM_BYTES)
         if not _VALID_KEY.fullmatch(key):
@@ -81,33 +188,24 @@ class KeyStore:
                 "a key has at most 200 characters, all of them printable ASCII and none of them "
                 "blank, since it travels in a header"
             )
-        for limit in (requests_per_minute, characters_per_month):
-            if limit is not None and not 0 <= limit <= _LARGEST_LIMIT:
-                raise KeyRefused(f"{limit} is no limit; 0 is unlimited, {_LARGEST_LIMIT} the most")
-        found = ApiKey(
-            name, _digest(key), requests_per_minute, characters_per_month, datetime.now(UTC)
-        )
-        await self._database.write(lambda connection: _insert(connection, found), _CHANGES)
-        self._believed_until = -math.inf
-        return key
+        now = self._now()
+        if expires is not None and expires <= now:
+            raise KeyRefused(f"{expires.isoformat()} has passed; a key expires later than now")
+        return key, Secret(_digest(key), now, expires)
 
-    async def remove(self, name: str) -> None:
-        """Revoke a key; raises ``KeyRefused`` if there is none of this name."""
+    async def _change(self, work: Callable[[Connection], T]) -> T:
+        """Write, and let all processes read the keys again."""
 
-        def remove(connection: Connection) -> int:
+        def write(connection: Connection) -> T:
+            done = work(connection)
             bump(connection, _CHANGES)
-            return connection.execute(delete(API_KEYS).where(API_KEYS.c.name == name)).rowcount
+            return done
 
-        removed = await self._database.write(remove, _CHANGES)
+        done = await self._database.write(write, _CHANGES)
         self._believed_until = -math.inf
-        if not removed:
-            raise KeyRefused(f"there is no key named {name!r}; see `dragoman keys list`")
+        return done
 
-    async def all(self) -> tuple[ApiKey, ...]:
-        """Every key, by name."""
-        return await self._database.read(_select)
-
-    async def _known(self) -> dict[bytes, ApiKey]:
+    async def _known(self) -> dict[bytes, tuple[ApiKey, Secret]]:
         async with self._reading:
             if self._clock() >= self._believed_until:
                 believed_until = self._clock() + _TRUSTED_SECONDS
@@ -125,11 +223,12 @@ class KeyStore:
         now = self._clock()
         known = self._revision
 
-        def read(connection: Connection) -> tuple[int, dict[bytes, ApiKey] | None]:
+        def read(connection: Connection) -> tuple[int, dict[bytes, tuple[ApiKey, Secret]] | None]:
             revision = revision_of(connection, _CHANGES)
             if revision == known:
                 return revision, None
-            return revision, {key.digest: key for key in _select(connection)}
+            keys = _select(connection)
+            return revision, {each.digest: (key, each) for key in keys for each in key.secrets}
 
         self._revision, changed = await self._database.read(read)
         if changed is not None:
@@ -137,25 +236,64 @@ class KeyStore:
         self._confirmed = now
 
 
-def _insert(connection: Connection, key: ApiKey) -> None:
-    for known in _select(connection):
-        if known.name == key.name:
-            raise KeyRefused(f"there is a key named {key.name!r} already; remove it first")
-        if known.digest == key.digest:
-            raise KeyRefused(f"this key is that of {known.name!r} already; choose another")
-    bump(connection, _CHANGES)
-    created = key.created.isoformat(timespec="microseconds")
-    limits = key.requests_per_minute, key.characters_per_month
-    connection.execute(insert(API_KEYS).values((key.name, key.digest, *limits, created)))
+def _check(limits: Limits) -> None:
+    for limit in (limits.requests_per_minute, limits.characters_per_month):
+        if limit is not None and not 0 <= limit <= LARGEST_LIMIT:
+            raise KeyRefused(f"{limit} is no limit; 0 is unlimited, {LARGEST_LIMIT} the most")
+
+
+def _is(name: str) -> ColumnElement[bool]:
+    return API_KEYS.c.name == name
+
+
+def _require(connection: Connection, name: str) -> None:
+    if connection.execute(select(API_KEYS.c.name).where(_is(name))).first() is None:
+        raise KeyNotFound(name)
+
+
+def _insert(connection: Connection, name: str, secret: Secret) -> None:
+    columns = KEY_SECRETS.c
+    holder = select(columns.name).where(columns.digest == secret.digest)
+    if (other := connection.execute(holder).scalar()) is not None:
+        raise KeyTaken(f"this key is that of {other!r} already; choose another")
+    number = select(func.count()).select_from(KEY_SECRETS).where(columns.name == name)
+    if connection.execute(number).scalar_one() >= _MOST_SECRETS:
+        raise KeyRefused(
+            f"{name!r} has {_MOST_SECRETS} keys that have not expired; let some of them expire "
+            "first, or remove the name"
+        )
+    row = {
+        "digest": secret.digest,
+        "name": name,
+        "created": _written(secret.created),
+        "expires": None if secret.expires is None else _written(secret.expires),
+    }
+    connection.execute(insert(KEY_SECRETS).values(row))
 
 
 def _select(connection: Connection) -> tuple[ApiKey, ...]:
+    by_name: dict[str, list[Secret]] = {}
+    ordered = select(KEY_SECRETS).order_by(KEY_SECRETS.c.created, KEY_SECRETS.c.digest)
+    for row in connection.execute(ordered):
+        expires = None if row.expires is None else datetime.fromisoformat(row.expires)
+        secret = Secret(row.digest, datetime.fromisoformat(row.created), expires)
+        by_name.setdefault(row.name, []).append(secret)
     found = (
-        ApiKey(name, digest, requests, characters, datetime.fromisoformat(created))
-        for name, digest, requests, characters, created in connection.execute(select(API_KEYS))
+        ApiKey(
+            row.name,
+            Limits(row.requests_per_minute, row.characters_per_month, row.bulk),
+            datetime.fromisoformat(row.created),
+            tuple(by_name.get(row.name, ())),
+        )
+        for row in connection.execute(select(API_KEYS))
     )
     # Not by the database, whose order depends on its locale.
     return tuple(sorted(found, key=lambda key: key.name))
+
+
+def _written(time: datetime) -> str:
+    """A time as text that sorts as the times do."""
+    return time.astimezone(UTC).isoformat(timespec="microseconds")
 
 
 def _digest(key: str) -> bytes:

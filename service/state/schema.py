@@ -28,10 +28,19 @@ API_KEYS = Table(
     "api_keys",
     METADATA,
     Column("name", Text, primary_key=True),
-    Column("digest", LargeBinary, nullable=False, unique=True),
     Column("requests_per_minute", BigInteger),
     Column("characters_per_month", BigInteger),
+    Column("bulk", Boolean, nullable=False),
     Column("created", Text, nullable=False),
+)
+
+KEY_SECRETS = Table(
+    "key_secrets",
+    METADATA,
+    Column("digest", LargeBinary, primary_key=True),
+    Column("name", Text, ForeignKey("api_keys.name", ondelete="CASCADE"), nullable=False),
+    Column("created", Text, nullable=False),
+    Column("expires", Text),
 )
 
 USAGE = Table(

@@ -199,7 +199,7 @@ class UsageLedger:
     async def of(self, caller: str | None) -> Usage:
         """Usage of a caller this month, including the written usage of other processes."""
         now = self._now()
-        account = (caller or _ANONYMOUS, _month(now))
+        account = (caller or _ANONYMOUS, month_of(now))
         async with self._exchanging:
             written = (await self._database.read(lambda c: _read(c, [account])))[account]
             sums = self._accounts.get(account)
@@ -207,6 +207,13 @@ class UsageLedger:
                 sums.written, sums.known = written, True
             used = sums.used if sums is not None else written
         return Usage(used.characters, used.documents, *_bounds(now))
+
+    async def written_in(self, month: str) -> dict[str, Amount]:
+        """Written usage of a month, such as 2026-11, by caller; all without a key are ``""``."""
+        columns = USAGE.c
+        its = select(USAGE).where(columns.month == month).order_by(columns.caller)
+        rows = await self._database.read(lambda connection: connection.execute(its).all())
+        return {row.caller: Amount(row.characters, row.documents) for row in rows}
 
     async def flush(self) -> None:
         """Write pending usage; raises ``StateFailed`` and then keeps it for the next flush."""
@@ -217,7 +224,7 @@ class UsageLedger:
             watched = [key for key, a in self._accounts.items() if a.watched_until > self._clock()]
             if self._batch or watched:
                 self._note_written(await self._database.write(lambda c: self._settle(c, watched)))
-            this_month = _month(self._now())
+            this_month = month_of(self._now())
             for key, sums in list(self._accounts.items()):
                 if key[1] != this_month and not sums.pending and not sums.reserved:
                     del self._accounts[key]
@@ -256,7 +263,7 @@ class UsageLedger:
         self, caller: str | None, amount: Amount, quota: int
     ) -> tuple[Account, Charge]:
         now = self._now()
-        account = (caller or _ANONYMOUS, _month(now))
+        account = (caller or _ANONYMOUS, month_of(now))
         sums = self._accounts.setdefault(account, _Sums())
         if quota:
             if not sums.known:
@@ -327,7 +334,8 @@ def _read(connection: Connection, accounts: Iterable[Account]) -> dict[Account, 
     return wanted
 
 
-def _month(now: datetime) -> str:
+def month_of(now: datetime) -> str:
+    """The month of a time, as usage is kept by it."""
     return f"{now.year:04}-{now.month:02}"
 
 

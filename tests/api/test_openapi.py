@@ -148,8 +148,9 @@ async def test_every_example_of_a_body_is_accepted(
         if "example" not in content:
             without.append(path)
             continue
-        # Paths with an id need one of a former answer, and this service takes no suggestions.
-        if "{" in path or path == "/suggest":
+        # Paths with an id need one of a former answer; this service takes no suggestions and has
+        # no admin key.
+        if "{" in path or path in ("/suggest", "/admin/keys"):
             continue
         answer = await client.request(method, path, json=content["example"])
         assert answer.status_code < 300, (path, content["example"], answer.text)

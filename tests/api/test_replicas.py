@@ -11,7 +11,7 @@ from pydantic import SecretStr
 
 from service.settings import Settings
 from service.state.database import Database
-from service.state.keys import KeyStore
+from service.state.keys import KeyStore, Limits
 from tests.support.asgi import connected
 
 Replicas = tuple[httpx.AsyncClient, httpx.AsyncClient]
@@ -20,7 +20,7 @@ Replicas = tuple[httpx.AsyncClient, httpx.AsyncClient]
 @pytest.fixture
 async def replicas(settings: Settings, postgres_address: SecretStr) -> AsyncIterator[Replicas]:
     async with Database(postgres_address, upgrade=True) as database:
-        key = await KeyStore(database).add("ann", characters_per_month=20)
+        key = await KeyStore(database).add("ann", limits=Limits(characters_per_month=20))
     changes = {"state": postgres_address, "api_keys": "required"}
     async with connected(settings, **changes) as one, connected(settings, **changes) as two:
         for client in (one, two):

@@ -16,7 +16,7 @@ from service.state.copying import copy
 from service.state.database import FILE_NAME, Database
 from service.state.errors import StateFailed, StateNotEmpty, StateUnavailable
 from service.state.glossaries import GlossaryStore
-from service.state.keys import KeyStore
+from service.state.keys import KeyStore, Limits
 from service.state.memories import MemoryStore
 from service.state.schema import USAGE
 from service.state.suggestions import SuggestionStore
@@ -175,7 +175,7 @@ async def test_state_of_an_earlier_dragoman_is_taken_over_and_copied(
         for database in (old, new):
             key = await KeyStore(database).find("secret")
             assert key is not None
-            assert (key.name, key.requests_per_minute, key.created.year) == ("weblate", 60, 2026)
+            assert (key.name, key.limits, key.created.year) == ("weblate", Limits(60), 2026)
             usage = await UsageLedger(database, Clock().now).of("weblate")
             assert (usage.characters, usage.documents) == (70, 2)
             (glossary,) = await GlossaryStore(database).all("weblate")
@@ -186,7 +186,14 @@ async def test_state_of_an_earlier_dragoman_is_taken_over_and_copied(
             for memory in await MemoryStore(database).all("weblate") if later else ():
                 unit = await MemoryStore(database).part("weblate", memory.id, 0)
                 assert (memory.targets, unit) == (("en",), [("Hund", {"en": "dog"})])
-    rows = {"api_keys": 1, "usage": 1, "glossaries": 1, "dictionaries": 2, "suggestions": 1}
+    rows = {
+        "api_keys": 1,
+        "key_secrets": 1,
+        "usage": 1,
+        "glossaries": 1,
+        "dictionaries": 2,
+        "suggestions": 1,
+    }
     rows |= dict.fromkeys(("memories", "memory_parts", "memory_jobs"), 1) if later else {}
     assert {table: number for table, number in copied.items() if number} == rows
     with closing(sqlite3.connect(tmp_path / "old" / FILE_NAME)) as connection:

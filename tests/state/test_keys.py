@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
 
@@ -9,8 +10,8 @@ from hypothesis import strategies as st
 from pydantic import SecretStr
 
 from service.state.database import FILE_NAME, Database
-from service.state.errors import KeyRefused, StateFailed
-from service.state.keys import KeyStore
+from service.state.errors import KeyNotFound, KeyRefused, StateFailed
+from service.state.keys import KeyStore, Limits
 from tests.state.clocks import Clock, run
 from tests.support.raising import raiser
 
@@ -20,7 +21,8 @@ KEYS = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1, m
 
 async def test_a_random_key_is_found_with_its_limits(database: Database) -> None:
     store = KeyStore(database)
-    key = await store.add("weblate", requests_per_minute=60, characters_per_month=0)
+    limits = Limits(requests_per_minute=60, characters_per_month=0, bulk=True)
+    key = await store.add("weblate", limits=limits)
     other = await store.add("mastodon")
     assert key.startswith("drg_")
     assert key != other
@@ -28,7 +30,11 @@ async def test_a_random_key_is_found_with_its_limits(database: Database) -> None
     found = await store.find(key)
     assert found is not None
     assert found.name == "weblate"
-    assert (found.requests_per_minute, found.characters_per_month) == (60, 0)
+    assert found.limits == limits
+    await store.limit("weblate", Limits())
+    found = await store.find(key)
+    assert found is not None
+    assert found.limits == Limits()
     assert [known.name for known in await store.all()] == ["mastodon", "weblate"]
 
 
@@ -85,7 +91,7 @@ async def test_each_of_many_keys_is_found_by_its_digest(database: Database) -> N
     for name in "abc":
         await store.add(name, f"key-of-{name}")
     found = [await store.find(f"key-of-{name}") for name in "abc"]
-    assert [key and (key.name, key.digest) for key in found] == [
+    assert [key and (key.name, key.secrets[0].digest) for key in found] == [
         (name, sha256(f"key-of-{name}".encode()).digest()) for name in "abc"
     ]
 
@@ -96,8 +102,9 @@ async def test_key_is_in_no_file_or_repr(tmp_path: Path) -> None:
         key = await store.add("weblate")
         found = await store.find(key)
         assert found is not None
-        assert found.digest.hex() not in repr(found)
-        assert repr(found.digest) not in repr(found)
+        (secret,) = found.secrets
+        assert secret.digest.hex() not in repr(found)
+        assert repr(secret.digest) not in repr(found)
         for path in tmp_path.iterdir():
             assert key.encode() not in path.read_bytes()
 
@@ -114,7 +121,7 @@ async def test_invalid_names_keys_and_limits_are_refused(database: Database) -> 
     for limit in ("requests_per_minute", "characters_per_month"):
         for value in (-1, 2**64):
             with pytest.raises(KeyRefused, match="is no limit"):
-                await store.add("weblate", **{limit: value})
+                await store.add("weblate", limits=Limits(**{limit: value}))
     assert await store.all() == ()
 
 
@@ -128,6 +135,40 @@ async def test_names_and_keys_are_unique(database: Database) -> None:
     with pytest.raises(KeyRefused, match="no key named 'mastodon'"):
         await store.remove("mastodon")
     assert await store.find("other") is None
+
+
+async def test_rotation_lets_the_older_keys_work_until_they_expire(database: Database) -> None:
+    time = datetime(2026, 11, 26, 12, tzinfo=UTC)
+    store = KeyStore(database, Clock(), lambda: time)
+    first = await store.add("weblate", limits=Limits(requests_per_minute=5))
+    soon = time + timedelta(hours=1)
+    second = await store.rotate("weblate", old_expire=soon, expires=time + timedelta(days=1))
+    for key in (first, second):
+        found = await store.find(key)
+        assert found is not None
+        assert (found.name, found.limits.requests_per_minute) == ("weblate", 5)
+    time = soon
+    assert await store.find(first) is None
+    assert await store.find(second) is not None
+    third = await store.rotate("weblate")
+    assert [await store.find(key) is not None for key in (first, second, third)] == [0, 0, 1]
+    (holder,) = await store.all()
+    # The first one had expired, and is forgotten.
+    assert [each.expires for each in holder.secrets] == [soon, None]
+    with pytest.raises(KeyRefused, match="has passed"):
+        await store.rotate("weblate", expires=soon)
+    with pytest.raises(KeyNotFound):
+        await store.rotate("mastodon")
+
+
+async def test_a_name_has_a_bounded_number_of_keys(database: Database) -> None:
+    store = KeyStore(database)
+    await store.add("weblate")
+    later = datetime.now(UTC) + timedelta(days=1)
+    with pytest.raises(KeyRefused, match="let some of them expire"):
+        for _ in range(10):
+            await store.rotate("weblate", old_expire=later)
+    assert len((await store.all())[0].secrets) == 10
 
 
 @given(st.text())

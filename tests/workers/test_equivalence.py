@@ -27,7 +27,7 @@ from service import bootstrap
 from service.bootstrap import Service
 from service.settings import Settings
 from service.state.database import FILE_NAME, Database
-from service.state.keys import KeyStore
+from service.state.keys import KeyStore, Limits
 from tests.support.fronts import owning, worker_of
 from tests.support.toy import put_bundle
 
@@ -288,7 +288,7 @@ async def _opened(stack: AsyncExitStack, directory: Path, name: str) -> Served:
     settings.state.mkdir()
     async with Database(settings.state / FILE_NAME) as database:
         await KeyStore(database).add("ann", KEY)
-        await KeyStore(database).add("bob", SPENT, characters_per_month=40)
+        await KeyStore(database).add("bob", SPENT, limits=Limits(characters_per_month=40))
     owner = directory / "owner"
     with pytest.MonkeyPatch.context() as patch:
         if name == "forgetful":

@@ -17,7 +17,7 @@ from service.bootstrap import Service
 from service.catalogue.loaded_model import LoadedModel
 from service.settings import Settings
 from service.state.database import FILE_NAME, Database
-from service.state.keys import KeyStore
+from service.state.keys import KeyStore, Limits
 from service.translation import translator
 from service.workers.messages import Close, Decode, FromWorker
 from service.workers.proxy import Proxy
@@ -150,7 +150,9 @@ async def keyed(settings: Settings, owner: Path) -> AsyncIterator[tuple[httpx.As
     settings = settings.model_copy(update={"api_keys": "required"})
     settings.state.mkdir()
     async with Database(settings.state / FILE_NAME) as database:
-        key = await KeyStore(database).add("ann", requests_per_minute=2, characters_per_month=30)
+        key = await KeyStore(database).add(
+            "ann", limits=Limits(requests_per_minute=2, characters_per_month=30)
+        )
     async with owning(settings, owner), worker_of(settings, owner) as (_, client):
         yield client, key
 

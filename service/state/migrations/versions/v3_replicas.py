@@ -1,5 +1,5 @@
 """State that several replicas share: positions and digests of dictionaries, documents, counters of
-changes, numbers of settlements."""
+changes, numbers of settlements; several secrets of one key."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ down_revision = "2"
 
 
 def upgrade() -> None:
+    _separate_secrets()
     op.add_column(
         "dictionaries", sa.Column("position", sa.Integer, nullable=False, server_default="0")
     )
@@ -73,3 +74,32 @@ def upgrade() -> None:
                 sa.text("UPDATE dictionaries SET digest = :digest WHERE rowid = :rowid"),
                 {"digest": hashlib.sha256(entries.encode()).hexdigest(), "rowid": rowid},
             )
+
+
+def _separate_secrets() -> None:
+    op.create_table(
+        "key_holders",
+        sa.Column("name", sa.Text, primary_key=True),
+        sa.Column("requests_per_minute", sa.BigInteger),
+        sa.Column("characters_per_month", sa.BigInteger),
+        sa.Column("bulk", sa.Boolean, nullable=False),
+        sa.Column("created", sa.Text, nullable=False),
+    )
+    limits = "name, requests_per_minute, characters_per_month"
+    op.execute(f"INSERT INTO key_holders SELECT {limits}, false, created FROM api_keys")
+    op.rename_table("api_keys", "keys_with_digests")
+    op.rename_table("key_holders", "api_keys")
+    op.create_table(
+        "key_secrets",
+        sa.Column("digest", sa.LargeBinary, primary_key=True),
+        sa.Column(
+            "name",
+            sa.Text,
+            sa.ForeignKey("api_keys.name", ondelete="CASCADE"),
+            nullable=False,
+        ),
+        sa.Column("created", sa.Text, nullable=False),
+        sa.Column("expires", sa.Text),
+    )
+    op.execute("INSERT INTO key_secrets SELECT digest, name, created, NULL FROM keys_with_digests")
+    op.drop_table("keys_with_digests")

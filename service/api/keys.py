@@ -1,0 +1,230 @@
+"""Routes below ``/admin``: API keys and their usage, for the operator with the admin key."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable
+from datetime import UTC, datetime
+from http import HTTPStatus
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Request, Response
+from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic_core import PydanticCustomError
+
+from service.api.fields import schemas
+from service.api.fields.parameters import read_fields
+from service.api.fields.schemas import Answer, answer_of
+from service.api.responses import Json, refusals
+from service.observability.logging import audit
+from service.state.keys import LARGEST_LIMIT, ApiKey, KeyStore, Limits
+from service.state.usage import Amount, UsageLedger, month_of
+
+_Limit = Annotated[int, Field(ge=0, le=LARGEST_LIMIT)]
+
+
+def _time(value: object) -> object:
+    """The time of a text, because JSON has none."""
+    try:
+        return datetime.fromisoformat(value) if isinstance(value, str) else value
+    except ValueError as error:
+        problem = "must be a time such as 2027-01-31T00:00:00Z"
+        raise PydanticCustomError("time", "{problem}", {"problem": problem}) from error
+
+
+_Time = Annotated[AwareDatetime, BeforeValidator(_time), Field(examples=["2027-01-31T00:00:00Z"])]
+
+
+class LimitParameters(BaseModel):
+    """Limits of a key; what is left out is the service's default."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    requests_per_minute: _Limit | None = Field(None, description="0 is unlimited.")
+    characters_per_month: _Limit | None = Field(None, description="0 is unlimited.")
+    bulk: bool = Field(False, description="Whether its requests wait behind those of other keys.")
+
+    def limits(self) -> Limits:
+        return Limits(self.requests_per_minute, self.characters_per_month, self.bulk)
+
+
+class NewKeyParameters(LimitParameters):
+    name: str = Field(description="Who it is for.", examples=["weblate"])
+    expires: _Time | None = Field(None, description="When it stops working.")
+
+
+class RotationParameters(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    old_expire: _Time | None = Field(
+        None, description="When the older keys of the name stop working; left out, at once."
+    )
+    expires: _Time | None = Field(None, description="When the other key stops working.")
+
+
+class MonthParameters(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    month: str | None = Field(
+        None, pattern=r"^\d{4}-\d{2}$", description="In UTC; left out, this one."
+    )
+    format: Literal["json", "csv"] = "json"
+
+
+class SecretAnswer(Answer):
+    created: datetime
+    expires: datetime | None
+
+
+class KeyAnswer(Answer):
+    name: str = Field(examples=["weblate"])
+    created: datetime
+    requests_per_minute: int | None = Field(description="null is the service's default.")
+    characters_per_month: int | None = Field(description="null is the service's default.")
+    bulk: bool
+    keys: list[SecretAnswer] = Field(description="The keys of the name, the oldest first.")
+
+
+class KeysAnswer(Answer):
+    keys: list[KeyAnswer]
+
+
+class NewKeyAnswer(Answer):
+    name: str = Field(examples=["weblate"])
+    key: str = Field(description="Shown this once; only its digest is stored.")
+
+
+class CallerUsage(Answer):
+    name: str = Field(description="Empty for all callers without a key together.")
+    characters: int
+    documents: int
+
+
+class MonthAnswer(Answer):
+    month: str = Field(examples=["2026-11"])
+    usage: list[CallerUsage]
+
+
+def create_router(
+    keys: KeyStore, usage: UsageLedger, authorize: Callable[[Request], None]
+) -> APIRouter:
+    router = APIRouter(prefix="/admin", tags=["keys"])
+    name_in_path = {"parameters": [schemas.in_path("name", "Whose key.")]}
+
+    @router.get(
+        "/keys", summary="List keys", responses={200: answer_of(KeysAnswer), **_refused(400)}
+    )
+    async def listed(request: Request) -> Response:
+        authorize(request)
+        return Json(KeysAnswer(keys=[_answer(key) for key in await keys.all()]))
+
+    @router.post(
+        "/keys",
+        summary="Add a key",
+        status_code=HTTPStatus.CREATED,
+        responses={201: answer_of(NewKeyAnswer), **_refused(400, 409, 413)},
+        openapi_extra={"requestBody": schemas.body(NewKeyParameters)},
+    )
+    async def add(request: Request) -> Response:
+        authorize(request)
+        new = (await read_fields(request)).parse(NewKeyParameters)
+        key = await keys.add(new.name, limits=new.limits(), expires=new.expires)
+        audit("key added", "admin", key=new.name)
+        return Json(NewKeyAnswer(name=new.name, key=key), HTTPStatus.CREATED)
+
+    @router.put(
+        "/keys/{name}",
+        summary="Replace the limits of a key",
+        status_code=HTTPStatus.NO_CONTENT,
+        responses=_refused(400, 404, 413),
+        openapi_extra={**name_in_path, "requestBody": schemas.body(LimitParameters)},
+    )
+    async def limit(request: Request) -> Response:
+        authorize(request)
+        limits = (await read_fields(request)).parse(LimitParameters).limits()
+        await keys.limit(_name(request), limits)
+        audit("key limited", "admin", key=_name(request))
+        return Response(status_code=HTTPStatus.NO_CONTENT)
+
+    @router.post(
+        "/keys/{name}/rotate",
+        summary="Add another key of a name, and let the older ones expire",
+        status_code=HTTPStatus.CREATED,
+        responses={201: answer_of(NewKeyAnswer), **_refused(400, 404, 413)},
+        openapi_extra={**name_in_path, "requestBody": schemas.body(RotationParameters)},
+    )
+    async def rotate(request: Request) -> Response:
+        """Usage and glossaries belong to the name, and stay."""
+        authorize(request)
+        wanted = (await read_fields(request)).parse(RotationParameters)
+        name = _name(request)
+        key = await keys.rotate(name, old_expire=wanted.old_expire, expires=wanted.expires)
+        audit("key rotated", "admin", key=name)
+        return Json(NewKeyAnswer(name=name, key=key), HTTPStatus.CREATED)
+
+    @router.delete(
+        "/keys/{name}",
+        summary="Revoke all keys of a name",
+        status_code=HTTPStatus.NO_CONTENT,
+        responses=_refused(404),
+        openapi_extra=name_in_path,
+    )
+    async def remove(request: Request) -> Response:
+        authorize(request)
+        await keys.remove(_name(request))
+        audit("key removed", "admin", key=_name(request))
+        return Response(status_code=HTTPStatus.NO_CONTENT)
+
+    @router.get(
+        "/usage",
+        summary="Usage of all keys in a month",
+        responses={200: answer_of(MonthAnswer), **_refused(400)},
+        openapi_extra={"parameters": schemas.query(MonthParameters)},
+    )
+    async def usage_in_month(request: Request) -> Response:
+        """What was used within the last second may be missing."""
+        authorize(request)
+        wanted = (await read_fields(request)).parse(MonthParameters)
+        month = wanted.month or month_of(datetime.now(UTC))
+        used = await usage.written_in(month)
+        if wanted.format == "csv":
+            return Response(_csv(month, used), media_type="text/csv")
+        return Json(
+            MonthAnswer(
+                month=month,
+                usage=[
+                    CallerUsage(name=name, characters=a.characters, documents=a.documents)
+                    for name, a in used.items()
+                ],
+            )
+        )
+
+    return router
+
+
+def _refused(*statuses: int) -> dict[int | str, dict[str, object]]:
+    return refusals(*statuses, 403, 429, 500, 503)
+
+
+def _name(request: Request) -> str:
+    return str(request.path_params["name"])
+
+
+def _answer(key: ApiKey) -> KeyAnswer:
+    return KeyAnswer(
+        name=key.name,
+        created=key.created,
+        requests_per_minute=key.limits.requests_per_minute,
+        characters_per_month=key.limits.characters_per_month,
+        bulk=key.limits.bulk,
+        keys=[SecretAnswer(created=each.created, expires=each.expires) for each in key.secrets],
+    )
+
+
+def _csv(month: str, used: dict[str, Amount]) -> str:
+    text = io.StringIO()
+    rows = csv.writer(text)
+    rows.writerow(("month", "name", "characters", "documents"))
+    rows.writerows((month, name, a.characters, a.documents) for name, a in used.items())
+    return text.getvalue()
