@@ -11,7 +11,6 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Request, Response
 from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
-from pydantic_core import PydanticCustomError
 
 from service.api.fields import schemas
 from service.api.fields.parameters import read_fields
@@ -29,8 +28,7 @@ def _time(value: object) -> object:
     try:
         return datetime.fromisoformat(value) if isinstance(value, str) else value
     except ValueError as error:
-        problem = "must be a time such as 2027-01-31T00:00:00Z"
-        raise PydanticCustomError("time", "{problem}", {"problem": problem}) from error
+        raise ValueError("should be a time such as 2027-01-31T00:00:00Z") from error
 
 
 _Time = Annotated[AwareDatetime, BeforeValidator(_time), Field(examples=["2027-01-31T00:00:00Z"])]
