@@ -20,18 +20,30 @@ from service.observability.logging import audit
 from service.state.keys import LARGEST_LIMIT, ApiKey, KeyStore, Limits
 from service.state.usage import Amount, UsageLedger, month_of
 
+_LONGEST_TIME = 40
+"""Characters."""
+
 _Limit = Annotated[int, Field(ge=0, le=LARGEST_LIMIT)]
 
 
 def _time(value: object) -> object:
     """The time of a text, because JSON has none."""
+    if not isinstance(value, str):
+        return value
+    problem = ValueError("should be a time such as 2027-01-31T00:00:00Z")
+    if len(value) > _LONGEST_TIME:
+        raise problem
     try:
-        return datetime.fromisoformat(value) if isinstance(value, str) else value
+        return datetime.fromisoformat(value)
     except ValueError as error:
-        raise ValueError("should be a time such as 2027-01-31T00:00:00Z") from error
+        raise problem from error
 
 
-_Time = Annotated[AwareDatetime, BeforeValidator(_time), Field(examples=["2027-01-31T00:00:00Z"])]
+_Time = Annotated[
+    AwareDatetime,
+    BeforeValidator(_time),
+    Field(examples=["2027-01-31T00:00:00Z"], json_schema_extra={"maxLength": _LONGEST_TIME}),
+]
 
 
 class LimitParameters(BaseModel):
@@ -65,7 +77,7 @@ class MonthParameters(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     month: str | None = Field(
-        None, pattern=r"^\d{4}-\d{2}$", description="In UTC; left out, this one."
+        None, max_length=7, pattern=r"^\d{4}-\d{2}$", description="In UTC; left out, this one."
     )
     format: Literal["json", "csv"] = "json"
 
@@ -181,7 +193,7 @@ def create_router(
         openapi_extra={"parameters": schemas.query(MonthParameters)},
     )
     async def usage_in_month(request: Request) -> Response:
-        """What was used within the last second may be missing."""
+        """Usage that is a second old or older."""
         authorize(request)
         wanted = (await read_fields(request)).parse(MonthParameters)
         month = wanted.month or month_of(datetime.now(UTC))

@@ -18,7 +18,7 @@ from service.api.errors import (
 )
 from service.state.database import Database
 from service.state.errors import QuotaExceeded, RateLimited
-from service.state.keys import KeyStore
+from service.state.keys import KeyStore, Limits
 from service.state.rates import RateLimits
 from service.state.usage import UsageLedger
 
@@ -42,7 +42,7 @@ async def access_with(policy: AccessPolicy, **limits: int) -> AsyncIterator[Acce
     """Access with one known key, named weblate."""
     async with Database(None) as database:
         keys = KeyStore(database)
-        await keys.add("weblate", KEY, **limits)
+        await keys.add("weblate", KEY, Limits(**limits))
         yield Access(policy, keys, UsageLedger(database), RateLimits(lambda: 1000.0))
 
 
