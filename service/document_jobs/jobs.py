@@ -210,9 +210,14 @@ class DocumentJobs:
 
     async def _poll_forever(self) -> None:
         while True:
-            # The database has logged why it is away.
-            with suppress(StateFailed):
+            try:
                 await self.poll()
+            except StateFailed:
+                # The database has logged why it is away.
+                pass
+            # One failed round must not end the translation of documents.
+            except Exception:
+                logger.exception("queued documents could not be begun; another attempt follows")
             with suppress(TimeoutError):
                 async with asyncio.timeout(_POLL_SECONDS):
                     await self._queued.wait()

@@ -359,6 +359,18 @@ async def test_document_fails_without_charge_after_several_killed_replicas(place
         assert await b.used() == 0
 
 
+async def test_round_that_fails_unexpectedly_is_logged_and_followed_by_others(
+    place: Place, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with bench(place) as b:
+        with monkeypatch.context() as patch:
+            patch.setattr(b.jobs, "poll", raiser(ZeroDivisionError()))
+            job = await b.jobs.accept(order(), b.charge())
+            await until(lambda: "ZeroDivisionError" in caplog.text)
+        b.work.gate.set()
+        assert (await b.ended(job)).state == "done"
+
+
 async def test_callers_share_the_places_of_a_replica(place: Place) -> None:
     async with bench(place, running=2) as b:
         greedy = [await b.jobs.accept(GREEDY, b.charge()) for _ in range(4)]
