@@ -456,15 +456,20 @@ async def test_refused_document_is_not_charged(
 async def test_documents_being_read_count_towards_the_limit_until_cancelled(place: Place) -> None:
     async with bench(place, waiting=3) as b:
         gate = asyncio.Event()
+        begun: list[DocumentOrder] = []
         at_once = b.work.open
 
         async def open_slowly(order: DocumentOrder) -> Any:
+            begun.append(order)
             await gate.wait()
             return await at_once(order)
 
         b.work.open = open_slowly  # type: ignore[method-assign]
         uploads = [asyncio.create_task(b.jobs.translate(order(), b.charge())) for _ in range(3)]
         await asyncio.sleep(0)
+        with pytest.raises(DocumentsFull):
+            await b.jobs.accept(order(), b.charge())
+        await until(lambda: len(begun) == 3)
         with pytest.raises(DocumentsFull):
             await b.jobs.accept(order(), b.charge())
         await cancelled(*uploads[:2])
