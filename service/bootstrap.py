@@ -19,7 +19,7 @@ from fastapi import APIRouter, FastAPI
 
 import service
 from service.api import keys, operations
-from service.api.access import Access, AccessPolicy, Callers
+from service.api.access import Access, AccessPolicy, Caller, Callers
 from service.api.app import create_root_app
 from service.api.deepl import translate as deepl
 from service.api.deepl.app import create_deepl_app, create_deepl_v3_app, deepl_app
@@ -142,8 +142,8 @@ def build(
     readings = Readings(repository, access.identify, readings_bytes(settings))
     store = TranslationStore(settings.attention_megabytes, metrics.attention_store)
 
-    async def keep(translations: Sequence[Translation]) -> str:
-        return store.put(translations)
+    async def keep(caller: Caller, translations: Sequence[Translation]) -> str:
+        return store.put(translations, access.callers.scope(caller))
 
     painter = Painter()
     reader = DocumentReader()
@@ -269,6 +269,9 @@ def build_front(
     state = _State(settings)
     callers = Callers(policy_of(settings), state.keys)
 
+    async def keep(caller: Caller, translations: Sequence[Translation]) -> str:
+        return await link.keep(translations, callers.scope(caller))
+
     translator = Translator(link, detector)
     meter = RequestMeter(limits_of(settings), callers, link.metrics)
     metered = MeteredTranslator(translator, AlternativeFinder(link, translator), meter, link.opened)
@@ -281,7 +284,7 @@ def build_front(
 
     app = create_root_app(
         [
-            create_translate_router(metered, readings, link.keep),
+            create_translate_router(metered, readings, keep),
             *_small_dialects(metered, readings),
         ],
         {

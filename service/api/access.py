@@ -92,13 +92,17 @@ class Callers:
         return self._holder(known)
 
     def origin(self, caller: Caller, priority: Priority) -> Origin:
-        """Origin of the sentences of a caller's request.
+        """Origin of the sentences of a caller's request."""
+        effective = "bulk" if caller.bulk else priority
+        return Origin(effective, caller=caller.counted_as, scope=self.scope(caller))
 
-        Where keys are required, callers share no recent results: a quick answer would show that
-        another caller has translated the same sentence.
+    def scope(self, caller: Caller) -> str:
+        """The group of callers that share recent results, kept translations and documents.
+
+        Where keys are required, callers share nothing: a quick answer would show that another
+        caller has translated the same sentence.
         """
-        scope = caller.counted_as if self._policy.keys == "required" else ""
-        return Origin("bulk" if caller.bulk else priority, caller=caller.counted_as, scope=scope)
+        return caller.counted_as if self._policy.keys == "required" else ""
 
     def _holder(self, key: ApiKey) -> Caller:
         requests, characters = key.limits.requests_per_minute, key.limits.characters_per_month

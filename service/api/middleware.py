@@ -53,6 +53,9 @@ _VALID_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 _SLASHES = re.compile("^/*(/v[23](?=/))?/+")
 """Slashes at the beginning of a path, and after the version of DeepL's API."""
 
+_IDENTIFIER = re.compile(r"[\w-]{32,}")
+"""Parts of a path that may be identifiers, of documents and translation memories for example."""
+
 _CLIENT_CLOSED_REQUEST = 499
 """nginx's status for a client that disconnected; it appears only in the log."""
 
@@ -251,8 +254,8 @@ class RequestLog:
                 logging.DEBUG if route in PROBES else logging.INFO,
                 "%s %s",
                 scope["method"],
-                # A link to a document or a kept translation gives access by its id alone.
-                route if "{" in route else scope["path"],
+                # A link to a document gives access by its id alone.
+                route if "{" in route else _IDENTIFIER.sub("{id}", scope["path"]),
                 extra=_line_of(facts, shown, seconds),
             )
             span.finish(

@@ -52,6 +52,8 @@ class Place:
     text: int = 0
     leg: int = 0
     sentence: int = 0
+    scope: str = ""
+    """The scope in which the translation is stored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,9 +119,9 @@ class Inspector:
         self._store = store
         self._admission = Admission(most)
 
-    async def texts(self, translation: str) -> tuple[TextView, ...]:
+    async def texts(self, translation: str, scope: str = "") -> tuple[TextView, ...]:
         """The parts of a stored translation; raises ``UnknownTranslation`` or ``ModelGone``."""
-        texts = self._store.get(translation)
+        texts = self._store.get(translation, scope)
         directed: dict[tuple[LanguagePair, str, str], DirectedModel] = {}
         async with AsyncExitStack() as leases:
             for leg in (leg for text in texts for leg in text.legs):
@@ -198,7 +200,7 @@ class Inspector:
         self, place: Place, caller: str
     ) -> AsyncIterator[tuple[TranslatedSentence, TokenPair]]:
         """A stored sentence, with its tokens and the leased model that translated it."""
-        texts = self._store.get(place.translation)
+        texts = self._store.get(place.translation, place.scope)
         text = texts[_index("text", place.text, len(texts))]
         leg = text.legs[_index("leg", place.leg, len(text.legs))]
         sentence = leg.sentences[_index("sentence", place.sentence, len(leg.sentences))]

@@ -1,4 +1,4 @@
-"""Bounded LRU store of recent translations, by id, for later requests about them.
+"""Bounded LRU store of recent translations, by scope and id, for later requests about them.
 
 Keeps texts, token ids and options; attention maps and searches are recomputed from them. Event loop
 only.
@@ -54,16 +54,21 @@ class TranslationStore:
         self._most = megabytes << 20
         self._observer = observer
         self._size = 0
-        self._kept: OrderedDict[str, tuple[int, tuple[Translation, ...]]] = OrderedDict()
+        self._kept: OrderedDict[tuple[str, str], tuple[int, tuple[Translation, ...]]] = (
+            OrderedDict()
+        )
 
-    def put(self, translations: Sequence[Translation]) -> str:
-        """Keep the translations of one request, without their confidences; returns their id."""
+    def put(self, translations: Sequence[Translation], scope: str = "") -> str:
+        """Keep the translations of one request, without their confidences; returns their id.
+
+        ``scope`` is that of ``Callers.scope``: no other scope has translations of this id.
+        """
         translation_id = uuid4().hex
         size = size_of(translations)
         evicted = 0
         if size <= self._most:
             kept = tuple(replace(each, confidences=None) for each in translations)
-            self._kept[translation_id] = size, kept
+            self._kept[scope, translation_id] = size, kept
             self._size += size
         while self._size > self._most:
             _, (freed, _) = self._kept.popitem(last=False)
@@ -73,12 +78,12 @@ class TranslationStore:
             self._observer(entries=len(self._kept), size=self._size, evicted=evicted)
         return translation_id
 
-    def get(self, translation_id: str) -> tuple[Translation, ...]:
-        """The translations with an id; raises ``UnknownTranslation``."""
-        found = self._kept.get(translation_id)
+    def get(self, translation_id: str, scope: str = "") -> tuple[Translation, ...]:
+        """The translations with an id in a scope; raises ``UnknownTranslation``."""
+        found = self._kept.get((scope, translation_id))
         if found is None:
             raise UnknownTranslation(translation_id)
-        self._kept.move_to_end(translation_id)
+        self._kept.move_to_end((scope, translation_id))
         return found[1]
 
 

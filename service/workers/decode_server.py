@@ -214,8 +214,8 @@ class _WorkerConnection(MessageProtocol):
                 getattr(self._server.metrics, name)(*arguments)
             case Taken(number):
                 self._release([earlier for earlier in self._offers if earlier < number])
-            case Keep(number, _, translations):
-                self.send(Reply(number, self._server.store.put(translations)))
+            case Keep(number, translations, scope):
+                self.send(Reply(number, self._server.store.put(translations, scope)))
             case _:
                 opened = self._open[message.request]
                 self._spawn(self._answer(message, opened), opened.calls)

@@ -116,8 +116,8 @@ class Keep(_Message, frozen=True):
     """A call that keeps translations for requests about their attention; returns their id."""
 
     number: int
-    request: int
     translations: tuple[Translation, ...]
+    scope: str
 
 
 class Observed(_Message, frozen=True):

@@ -160,11 +160,11 @@ class OwnerLink:
                 pass
             raise
 
-    async def keep(self, translations: Sequence[Translation]) -> str:
-        """Have translations kept, without their confidences; returns their id."""
+    async def keep(self, translations: Sequence[Translation], scope: str) -> str:
+        """Have translations kept, without their confidences; returns their id in the scope."""
         connection = self._connected()
         kept = tuple(replace(each, confidences=None) for each in translations)
-        return cast(str, await connection.call(Keep(next(connection.numbers), 0, kept)))
+        return cast(str, await connection.call(Keep(next(connection.numbers), kept, scope)))
 
     def _connected(self) -> _OwnerConnection:
         if self._connection is None:

@@ -17,7 +17,6 @@ from service.state.schema import CONTENTS, DOCUMENTS
 from tests.api.answers import DE_EN, answered, refused
 from tests.documents.test_every_format import FILES, HOSTILE, hostile
 from tests.support.asgi import client_of, connected
-from tests.support.keys import add_key
 from tests.support.toy import load_shouting
 
 DEEPL_DE_EN = {"source_lang": "DE", "target_lang": "EN-US"}
@@ -235,29 +234,6 @@ async def test_file_done_while_draining_is_kept_for_the_next_process(settings: S
         assert (await client.get(address["translatedFileUrl"])).text == "EINS IST DA."
         usage = (await client.get("/v2/usage")).json()
         assert (usage["character_count"], usage["document_count"]) == (12, 1)
-
-
-async def test_document_of_one_dialect_is_not_served_by_another(client: httpx.AsyncClient) -> None:
-    handle = await answered(uploaded(client))
-    await ended(client, handle)
-    name = handle["document_id"]
-    assert (await client.get(f"/download_file/{name}")).status_code == 404
-    assert (await client.get(f"/download_file/{name}.txt")).status_code == 404
-    assert (await result(client, handle)).content == b"HALLO WELT"
-
-
-async def test_document_is_known_to_the_key_that_uploaded_it_only(settings: Settings) -> None:
-    keys = [await add_key(settings.state, name) for name in ("ann", "bob")]
-    async with connected(settings, api_keys="required") as client:
-        client.headers["authorization"] = f"Bearer {keys[0]}"
-        handle = await answered(uploaded(client))
-        await ended(client, handle)
-        fields = {"document_key": handle["document_key"]}
-        for suffix in ("", "/result"):
-            path = f"/v2/document/{handle['document_id']}{suffix}"
-            other = {"authorization": f"Bearer {keys[1]}"}
-            assert (await client.post(path, json=fields, headers=other)).status_code == 404
-        assert (await result(client, handle)).status_code == 200
 
 
 async def test_access_log_names_the_route_and_no_id(

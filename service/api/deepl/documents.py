@@ -92,8 +92,8 @@ def create_router(
             raise BadRequest(_DISABLED)
         caller, fields = await identified(access, request)
         key = fields.parse(KeyParameters).document_key
-        scope = access.callers.origin(caller, "bulk").scope
-        return jobs, await jobs.status(request.path_params["document_id"], key, scope)
+        document = request.path_params["document_id"]
+        return jobs, await jobs.status(document, key, access.callers.scope(caller))
 
     async def ordered(caller: Caller, file: Upload, wanted: UploadParameters) -> DocumentOrder:
         filename = wanted.filename or file.filename

@@ -68,6 +68,15 @@ def create_router(
         fields = await read_fields(request)
         return await access.identify(request, fields.key), fields
 
+    def place_of(request: Request, caller: Caller, parameters: PlaceParameters) -> Place:
+        return Place(
+            request.path_params["id"],
+            parameters.text,
+            parameters.leg,
+            parameters.sentence,
+            access.callers.scope(caller),
+        )
+
     @asynccontextmanager
     async def admitted(caller: Caller) -> AsyncIterator[None]:
         """Rate limit and deadline of a request about a kept translation, which is already paid."""
@@ -103,7 +112,7 @@ def create_router(
         translation_id = request.path_params["id"]
         caller, _ = await read(request)
         async with admitted(caller), building.turn(caller.counted_as):
-            texts = await inspector.texts(translation_id)
+            texts = await inspector.texts(translation_id, access.callers.scope(caller))
             return await long_list("texts", map(text_answer, texts), id=translation_id)
 
     @router.get(
@@ -118,7 +127,7 @@ def create_router(
         caller, fields = await read(request)
         parameters = fields.parse(AttentionParameters)
         async with admitted(caller):
-            place = _place(request, parameters)
+            place = place_of(request, caller, parameters)
             maps = await inspector.attention(place, parameters.selection, caller.counted_as)
             return await rendered(request, caller, maps, parameters.format)
 
@@ -133,7 +142,9 @@ def create_router(
         caller, fields = await read(request)
         parameters = fields.parse(AlignmentParameters)
         async with admitted(caller):
-            aligned = await inspector.alignment(_place(request, parameters), caller.counted_as)
+            aligned = await inspector.alignment(
+                place_of(request, caller, parameters), caller.counted_as
+            )
             if parameters.format == "pharaoh":
                 return _pharaoh(aligned)
             return Json(alignment_answer(aligned))
@@ -153,7 +164,7 @@ def create_router(
         caller, fields = await read(request)
         parameters = fields.parse(SearchParameters)
         async with admitted(caller):
-            found = await inspector.search(_place(request, parameters), caller.counted_as)
+            found = await inspector.search(place_of(request, caller, parameters), caller.counted_as)
             facts_of(request).model = found.model
             if parameters.format == "json":
                 return await long_list(
@@ -239,10 +250,6 @@ async def _json(maps: Maps, **beside: Any) -> Response:
         layers=maps.layers,
         heads=maps.heads,
     )
-
-
-def _place(request: Request, parameters: PlaceParameters) -> Place:
-    return Place(request.path_params["id"], parameters.text, parameters.leg, parameters.sentence)
 
 
 def _pharaoh(aligned: AlignedPair) -> Response:

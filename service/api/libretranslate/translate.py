@@ -50,7 +50,7 @@ from service.text.types import Term
 from service.translation.decoding import WHOLE
 from service.translation.types import Part, TranslateRequest, Translation, longest
 
-KeepTranslations = Callable[[Sequence[Translation]], Awaitable[str]]
+KeepTranslations = Callable[[Caller, Sequence[Translation]], Awaitable[str]]
 """Keeps translations for requests about their attention; returns their id."""
 
 _HTML = Markup("html")
@@ -363,7 +363,7 @@ def create_translate_router(
             )
 
         async def kept(translations: list[Translation]) -> str | None:
-            return await keep(translations) if parameters.attention else None
+            return await keep(caller, translations) if parameters.attention else None
 
         if parameters.stream:
 

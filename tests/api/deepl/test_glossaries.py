@@ -9,10 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from service.settings import Settings
 from tests.api.answers import answered, refused
-from tests.support.asgi import connected
-from tests.support.keys import add_key
 
 PAIR = {"source_lang": "DE", "target_lang": "EN"}
 MEADOW = {
@@ -122,18 +119,6 @@ async def test_glossary_that_does_not_match_the_request_is_refused(
         ({"source_lang": "EN", "target_lang": "DE"}, "no entries from en to de"),
     ):
         assert problem in await refused(client.post("/v2/translate", json=body | fields))
-
-
-async def test_glossaries_of_another_key_are_hidden(settings: Settings) -> None:
-    keys = [await add_key(settings.state, name) for name in ("me", "you")]
-    mine, yours = ({"authorization": f"DeepL-Auth-Key {key}"} for key in keys)
-    async with connected(settings, api_keys="required") as client:
-        client.headers.update(mine)
-        identifier = await created(client)
-        client.headers.update(yours)
-        assert await answered(client.get("/v2/glossaries")) == {"glossaries": []}
-        await refused(client.get(f"/v2/glossaries/{identifier}"), 404)
-        await refused(client.delete(f"/v3/glossaries/{identifier}"), 404)
 
 
 async def test_a_glossary_of_several_languages_is_applied_by_pair(

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx
 import pytest
 
-from service.settings import Settings
 from tests.api.answers import answered, refused
-from tests.support.asgi import connected
-from tests.support.keys import add_key
 
 PATH = "/v3/translation_memories"
 UNITS = (
@@ -176,32 +172,3 @@ async def test_broken_files_fail_their_job(
     if part:
         assert result["status"] == "failed"
         assert part in result["error"]["message"]
-
-
-@pytest.fixture
-async def two_keys(settings: Settings) -> AsyncIterator[httpx.AsyncClient]:
-    for name in ("first", "second"):
-        await add_key(settings.state, name, name)
-    async with connected(settings, api_keys="required") as client:
-        yield client
-
-
-async def test_memories_belong_to_the_key_that_made_them(two_keys: httpx.AsyncClient) -> None:
-    first, second = ({"authorization": f"DeepL-Auth-Key {each}"} for each in ("first", "second"))
-    memory = (await imported(two_keys, tmx(*UNITS), **first))["translation_memory_id"]
-    began = await two_keys.post(f"{PATH}/{memory}/export", headers=first)
-    job = began.json()["job_id"]
-    for method, path in (
-        *(("GET", f"{PATH}/{end}") for end in (memory, f"{memory}/segments", f"jobs/{job}")),
-        ("DELETE", f"{PATH}/{memory}"),
-        ("POST", f"{PATH}/{memory}/export"),
-        ("GET", f"{PATH}/download?job={job}"),
-        ("PUT", f"{PATH}/upload?job={job}"),
-    ):
-        await refused(two_keys.request(method, path, headers=second), 404)
-    assert (await answered(two_keys.get(PATH, headers=second)))["total_count"] == 0
-    body = {"text": ["a"], "source_lang": "DE", "target_lang": "EN"}
-    body["translation_memory_id"] = memory
-    await refused(two_keys.post("/v2/translate", json=body, headers=second), 404)
-    used = await answered(two_keys.post("/v2/translate", json=body, headers=first))
-    assert used["translations"][0]["text"] == "A"
