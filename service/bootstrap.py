@@ -83,7 +83,8 @@ from service.workers.owner_link import OpenModel, OwnerLink, socket_beside
 
 logger = logging.getLogger(__name__)
 
-_UPLOADS = ("/translate_file", "/v2/document")
+UPLOADS = ("/translate_file", "/v2/document")
+"""Paths of uploaded documents."""
 _AROUND_A_DOCUMENT = 1 << 16
 """Bytes allowed for the other form fields of an upload."""
 
@@ -237,7 +238,7 @@ def build(
         max_body_bytes=settings.max_body_bytes,
         larger_bodies={
             **dict.fromkeys(
-                _UPLOADS,
+                UPLOADS,
                 max(settings.max_body_bytes, settings.max_document_bytes + _AROUND_A_DOCUMENT),
             ),
             UPLOAD: state.memories.limits.file_bytes,
@@ -265,7 +266,13 @@ def build_front(
     detector = LinguaDetector()
     if open_model is None:
         open_model = TokenizerCache().list if settings.model_megabytes else open_tokenizers
-    link = OwnerLink(socket_beside(owner), detector.prepare, open_model, settings.preferred)
+    link = OwnerLink(
+        socket_beside(owner),
+        detector.prepare,
+        open_model,
+        settings.preferred,
+        settings.request_seconds,
+    )
     state = _State(settings)
     callers = Callers(policy_of(settings), state.keys)
 

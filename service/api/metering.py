@@ -57,7 +57,8 @@ class RequestMeter:
         width = max(decoding.beam_size or 1, decoding.num_hypotheses or 1)
         if width > self.limits.alternatives + 1:
             raise BeamTooWide(width, self.limits.alternatives + 1)
-        return Allowed(self.callers.origin(caller, priority), self._seconds(request))
+        seconds = time_limit(request, self.limits.seconds)
+        return Allowed(self.callers.origin(caller, priority), seconds)
 
     def note(
         self, request: Request, characters: Sequence[int], translations: Sequence[Translation]
@@ -73,17 +74,22 @@ class RequestMeter:
         facts.characters = sum(characters)
         facts.tokens = sum(t.source_tokens + t.target_tokens for t in translations)
 
-    def _seconds(self, request: Request) -> float:
-        given = request.headers.get(_TIMEOUT)
-        if given is None:
-            return self.limits.seconds
-        try:
-            seconds = float(given)
-        except ValueError:
-            seconds = math.nan
-        if not 0 < seconds < math.inf:
-            raise BadRequest(f"Invalid request: {_TIMEOUT} header is not a number of seconds")
-        return min(seconds, self.limits.seconds)
+
+def time_limit(request: Request, most: float) -> float:
+    """Seconds that a request may take: ``most``, or what its header asks for if that is less.
+
+    Raises ``BadRequest``.
+    """
+    given = request.headers.get(_TIMEOUT)
+    if given is None:
+        return most
+    try:
+        seconds = float(given)
+    except ValueError:
+        seconds = math.nan
+    if not 0 < seconds < math.inf:
+        raise BadRequest(f"Invalid request: {_TIMEOUT} header is not a number of seconds")
+    return min(seconds, most)
 
 
 class RunningCharge(Protocol):

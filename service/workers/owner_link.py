@@ -32,6 +32,7 @@ from service.loading.tokenizers import DecodedElsewhere
 from service.observability.logging import request_id
 from service.observability.metrics import FailureReason, Outcome
 from service.translation.decoder import Decoder, ForcedPass
+from service.translation.tasks import deadline
 from service.translation.types import Translation
 from service.workers.messages import (
     Admit,
@@ -78,11 +79,13 @@ class OwnerLink:
         prepare: Callable[[Sequence[str]], None],
         open_model: OpenModel,
         preferred: tuple[str, ...] = (),
+        seconds: float | None = None,
     ) -> None:
         """``path`` is the owner's socket. ``prepare`` blocks; it gets the languages on offer.
 
-        ``preferred`` is that of ``Catalogue``.
+        ``preferred`` is that of ``Catalogue``. ``seconds`` limits calls outside of a translation.
         """
+        self._seconds = seconds
         self._preferred = preferred
         self._path = path
         self._open_model = open_model
@@ -155,7 +158,8 @@ class OwnerLink:
             return await callers.identify(connection, key)
         except KeyInvalid:
             caller = callers.anonymous(connection)
-            async with self.opened(caller, 0, callers.origin(caller, "interactive")):
+            origin = callers.origin(caller, "interactive")
+            async with deadline(self._seconds), self.opened(caller, 0, origin):
                 # Counts against the rate limit of the address, which slows guessing.
                 pass
             raise
@@ -164,7 +168,8 @@ class OwnerLink:
         """Have translations kept, without their confidences; returns their id in the scope."""
         connection = self._connected()
         kept = tuple(replace(each, confidences=None) for each in translations)
-        return cast(str, await connection.call(Keep(next(connection.numbers), kept, scope)))
+        async with deadline(self._seconds):
+            return cast(str, await connection.call(Keep(next(connection.numbers), kept, scope)))
 
     def _connected(self) -> _OwnerConnection:
         if self._connection is None:

@@ -1,25 +1,41 @@
 """ASGI app of a worker that passes requests on to the owner, as HTTP over its Unix socket.
 
 Requests and answers stream. A hang-up closes the connection to the owner, which cancels the
-request there. A request whose owner is gone is answered 503. The patience with bodies is that of
-the owner, whose own answer to a slow body would be read only after the body.
+request there. A request whose owner is gone is answered 503, and 504 if the owner has not begun to
+answer some seconds after its own deadline. The patience with bodies is that of the owner, whose own
+answer to a slow body would be read only after the body.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+import asyncio
+import logging
+import math
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
+from typing import ParamSpec, TypeVar
 
 import httpx
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import Message, Receive, Scope, Send
 
 from service.api.error_bodies import error_body_for
-from service.api.errors import REFUSALS, BodyTooSlow
+from service.api.errors import REFUSALS, BadRequest, BodyTooSlow
+from service.api.metering import time_limit
 from service.api.middleware import BODY_SECONDS, CancelOnHangUp, Cors, PatientBody
 from service.api.responses import Json
 from service.workers.owner_link import GONE
+
+logger = logging.getLogger(__name__)
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+GRACE_SECONDS = 5.0
+"""How much longer than its limit a request waits for the owner, whose own refusal says more."""
+SILENT = "the service did not answer in time; repeat the request in a moment"
 
 _OF_A_CONNECTION = frozenset(
     {b"connection", b"expect", b"keep-alive", b"te", b"trailer", b"transfer-encoding", b"upgrade"}
@@ -30,8 +46,19 @@ _FORWARDED = (b"forwarded", b"x-forwarded-for", b"x-forwarded-proto")
 
 
 class Proxy:
-    def __init__(self, path: Path, body_seconds: float = BODY_SECONDS) -> None:
-        """``path`` is the Unix socket of the owner."""
+    def __init__(
+        self,
+        path: Path,
+        seconds: float,
+        unlimited: Collection[str] = (),
+        body_seconds: float = BODY_SECONDS,
+    ) -> None:
+        """``path`` is the Unix socket of the owner, ``seconds`` the time limit of requests.
+
+        Requests for ``unlimited`` paths wait until the owner answers or is gone.
+        """
+        self._seconds = seconds
+        self._unlimited = frozenset(unlimited)
         self._body_seconds = body_seconds
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=64)
         self._transport = httpx.AsyncHTTPTransport(uds=str(path), limits=limits, retries=1)
@@ -48,29 +75,61 @@ class Proxy:
         await self._transport.aclose()
 
     async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
-        receive = PatientBody(receive, self._body_seconds).receive
-        request = Request(scope, receive)
+        body = PatientBody(receive, self._body_seconds)
+        seconds = self._seconds_of(scope)
         begun = False
-        forwarded = _forwarded(request)
         try:
-            if isinstance(forwarded.stream, httpx.ByteStream):
-                # The end of the empty body, from which on a hang-up is noticed.
-                await receive()
-            answer = await self._transport.handle_async_request(forwarded)
-            try:
-                begun = True
-                await send(_head(answer))
-                async for content in answer.aiter_raw():
-                    await send({"type": "http.response.body", "body": content, "more_body": True})
-            finally:
-                await answer.aclose()
+            async with asyncio.timeout(None) as limit:
+                request = Request(scope, _uncounted(limit, seconds, body.receive))
+                forwarded = _forwarded(request)
+                if isinstance(forwarded.stream, httpx.ByteStream):
+                    # The end of the empty body, from which on a hang-up is noticed.
+                    await request.receive()
+                answer = await self._transport.handle_async_request(forwarded)
+                send_on = _uncounted(limit, seconds, send)
+                try:
+                    begun = True
+                    await send_on(_head(answer))
+                    async for content in answer.aiter_raw():
+                        piece = {"type": "http.response.body", "body": content, "more_body": True}
+                        await send_on(piece)
+                finally:
+                    await answer.aclose()
             await send({"type": "http.response.body", "body": b""})
+        # An answer that has begun cannot be replaced; the server aborts it.
         except BodyTooSlow as error:
             await _refuse(scope, receive, send, REFUSALS[BodyTooSlow].status, str(error))
+        except TimeoutError:
+            logger.warning("the owner did not answer a request in time")
+            if not begun:
+                await _refuse(scope, receive, send, 504, SILENT)
         except httpx.TransportError:
-            # An answer that has begun cannot be replaced; the server aborts it.
             if not begun:
                 await _refuse(scope, receive, send, 503, GONE, {"Retry-After": "1"})
+
+    def _seconds_of(self, scope: Scope) -> float:
+        """How long the owner may be silent after a part of the request, or of its answer."""
+        if scope["path"] in self._unlimited:
+            return math.inf
+        # The owner refuses a wrong header.
+        with suppress(BadRequest):
+            return time_limit(Request(scope), self._seconds) + GRACE_SECONDS
+        return self._seconds + GRACE_SECONDS
+
+
+def _uncounted(
+    limit: asyncio.Timeout, seconds: float, waiting: Callable[P, Awaitable[T]]
+) -> Callable[P, Awaitable[T]]:
+    """The function, which stops the clock of ``limit`` while it runs, and then starts it again."""
+
+    async def call(*arguments: P.args, **named: P.kwargs) -> T:
+        limit.reschedule(None)
+        result = await waiting(*arguments, **named)
+        if seconds < math.inf:
+            limit.reschedule(asyncio.get_running_loop().time() + seconds)
+        return result
+
+    return call
 
 
 async def _refuse(

@@ -13,9 +13,10 @@ from pathlib import Path
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from service.api.deepl.memories import UPLOAD as MEMORY_UPLOAD
 from service.api.draining import Drain
 from service.api.middleware import with_single_slashes
-from service.bootstrap import build_front
+from service.bootstrap import UPLOADS, build_front
 from service.helpers.program import die_with
 from service.observability.logging import configure
 from service.server.http_protocol import PatientProtocol
@@ -27,6 +28,8 @@ from service.workers.proxy import Proxy
 
 TRANSLATED = frozenset({"/translate", "/v2/translate", "/imme", "/language/translate/v2"})
 """Paths whose requests a worker answers itself."""
+UNLIMITED = frozenset({*UPLOADS, MEMORY_UPLOAD, "/models/reload"})
+"""Paths whose requests may take longer than the time limit of requests."""
 
 
 def main(listener: str, owner: str, parent: str) -> int:
@@ -66,7 +69,7 @@ class WorkerApp:
         drain: Drain,
         open_model: OpenModel | None = None,
     ) -> None:
-        self.proxy = Proxy(owner)
+        self.proxy = Proxy(owner, settings.request_seconds, UNLIMITED)
         self.front = build_front(settings, owner, drain, open_model)
         self._tracing = bool(settings.tracing)
 

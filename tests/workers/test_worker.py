@@ -19,7 +19,8 @@ from service.settings import Settings
 from service.state.database import FILE_NAME, Database
 from service.state.keys import KeyStore, Limits
 from service.translation import translator
-from service.workers.messages import Close, Decode, FromWorker
+from service.workers import proxy
+from service.workers.messages import Admit, Close, Decode, FromWorker, Keep
 from service.workers.proxy import Proxy
 from service.workers.worker import WorkerApp
 from tests.support.books import accepted, assert_no_sentence_is_left, outcomes, read_books
@@ -330,7 +331,7 @@ async def test_stalled_body_of_a_request_that_is_passed_on_is_answered_with_408(
 ) -> None:
     app, client = worker
     await app.proxy.close()
-    app.proxy = Proxy(owner, body_seconds=0.01)
+    app.proxy = Proxy(owner, 60, body_seconds=0.01)
 
     async def pieces() -> AsyncIterator[bytes]:
         yield b"{"
@@ -341,6 +342,69 @@ async def test_stalled_body_of_a_request_that_is_passed_on_is_answered_with_408(
     # The owner waits for the rest no longer.
     while service.drain.running:
         await asyncio.sleep(0.01)
+
+
+async def test_silent_owner_is_answered_for_with_504_after_the_limit_of_the_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The owner reads requests and begins no answer, or one that it does not end."""
+    begun = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\na"
+    closed = asyncio.Event()
+
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if b"GET /begun" in await reader.read(4096):
+            writer.write(begun)
+        await reader.read()
+        writer.close()
+        closed.set()
+
+    monkeypatch.setattr(proxy, "GRACE_SECONDS", 0.05)
+    passed_on = Proxy(tmp_path / "owner", 60, {"/slow"})
+    transport = httpx.ASGITransport(passed_on)
+    async with (
+        await asyncio.start_unix_server(silent, tmp_path / "owner"),
+        httpx.AsyncClient(
+            transport=transport,
+            base_url="http://worker",
+            headers={"x-request-timeout": "0.01"},
+        ) as client,
+    ):
+        for method, path in (("GET", "/languages"), ("POST", "/v2/glossaries")):
+            answer = await client.request(method, path, content=b"{}" if method == "POST" else None)
+            assert (answer.status_code, answer.headers["connection"]) == (504, "close")
+            await asyncio.wait_for(closed.wait(), WAIT_SECONDS)
+            closed.clear()
+        # The transport finds that an answer has ended without its last message.
+        with pytest.raises(AssertionError):
+            await client.get("/begun")
+        waiting = asyncio.create_task(client.post("/slow", content=b"{}"))
+        await asyncio.sleep(0.3)
+        assert not waiting.done()
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+        await passed_on.close()
+
+
+async def test_wrong_key_and_translation_to_keep_end_at_their_deadline(
+    settings: Settings, owner: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The owner receives the messages of the worker, and answers only calls to decode."""
+    settings = settings.model_copy(update={"api_keys": "optional"})
+    async with (
+        owning(settings, owner) as service,
+        worker_of(settings, owner) as (app, client),
+    ):
+        monkeypatch.setattr(app.front.link, "_seconds", 0.05)
+        (connection,) = service.decode_server.connections
+        received = connection.message_received
+
+        def drop(message: FromWorker) -> None:
+            if not isinstance(message, Keep | Admit):
+                received(message)
+
+        monkeypatch.setattr(connection, "message_received", drop)
+        for body in (PLAIN | {"attention": True}, PLAIN | {"api_key": "wrong"}):
+            assert (await client.post("/translate", json=body)).status_code == 504
 
 
 async def test_cancelled_request_is_cancelled_in_the_owner(
