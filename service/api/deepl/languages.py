@@ -11,19 +11,21 @@ from types import MappingProxyType
 
 from pydantic import Field
 
+from models.bundle.languages import canonical
 from service.api.errors import BadRequest
 from service.api.fields.schemas import Answer
 from service.catalogue.catalogue import Catalogue, Side
 from service.catalogue.errors import UnknownLanguage
-from service.text.types import LanguagePair
+from service.text.types import Language, LanguagePair
 
 VARIANTS = MappingProxyType(
     {
         "en": (("EN-GB", "English (British)"), ("EN-US", "English (American)")),
         "pt": (("PT-BR", "Portuguese (Brazilian)"), ("PT-PT", "Portuguese (European)")),
+        "zh": (("ZH", "Chinese (simplified)"), ("ZH-HANS", "Chinese (simplified)")),
     }
 )
-"""Target variants that DeepL lists; its client sends neither ``EN`` nor ``PT``."""
+"""Targets that DeepL lists for a language; its client sends neither ``EN`` nor ``PT``."""
 _PARAMETERS: MappingProxyType[Side, str] = MappingProxyType(
     {"sources": "source_lang", "targets": "target_lang"}
 )
@@ -106,5 +108,14 @@ def listed(catalogue: Catalogue, side: Side) -> list[SupportedLanguageAnswer]:
     return [
         SupportedLanguageAnswer(language=code, name=name, supports_formality=False)
         for each in languages
+        for code, name in targets_of(catalogue, each)
+    ]
+
+
+def targets_of(catalogue: Catalogue, each: Language) -> list[tuple[str, str]]:
+    """DeepL's codes and names of a target language, without variants that have a model."""
+    return [
+        (code, name)
         for code, name in VARIANTS.get(each.code, ((shown(each.code), each.name),))
+        if canonical(code) == each.code or canonical(code) not in catalogue.targets
     ]

@@ -16,7 +16,7 @@ from pydantic import BaseModel, Field
 from models.bundle.languages import canonical, display_name
 from service.api.access import Access
 from service.api.deepl.dialect import admitted, answers
-from service.api.deepl.languages import VARIANTS, base
+from service.api.deepl.languages import base, targets_of
 from service.api.errors import BadRequest
 from service.api.fields import schemas
 from service.api.fields.schemas import Answer, answer_of
@@ -151,8 +151,9 @@ def _rows(catalogue: Catalogue, each: Language) -> Iterator[tuple[str, str, bool
     """Code, name and sides of a language and of its variants."""
     target = each.code in catalogue.targets
     yield each.code, each.name, each.code in catalogue.sources, target
-    for variant, name in VARIANTS.get(each.code, ()) if target else ():
-        yield canonical(variant), name, False, True
+    for variant, name in targets_of(catalogue, each) if target else ():
+        if canonical(variant) != each.code:
+            yield canonical(variant), name, False, True
 
 
 def _described(name: str) -> ResourceAnswer:

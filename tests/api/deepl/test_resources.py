@@ -8,6 +8,7 @@ import pytest
 from service.settings import Settings
 from tests.api.answers import answered, refused
 from tests.support.asgi import connected
+from tests.support.toy import put_bundle
 
 PATH = "/v3/languages"
 STABLE = {"status": "stable"}
@@ -33,6 +34,25 @@ async def test_languages_of_texts_have_sides_variants_and_features(
             "usable_as_target": target,
             "features": dict.fromkeys(features, STABLE),
         }
+
+
+@pytest.mark.parametrize("simplified", [False, True])
+async def test_chinese_is_a_target_under_its_code_and_with_its_script(
+    settings: Settings, simplified: bool
+) -> None:
+    """With or without a model of its own, the variant is listed once."""
+    for target in ("zh", "zh-Hans") if simplified else ("zh",):
+        put_bundle(settings.bundles, f"shout-{target.lower()}", "de", target)
+    async with connected(settings) as client:
+        targets = await answered(client.get("/v2/languages?type=target"))
+        found = await answered(client.get(PATH, params={"resource": "translate_text"}))
+        body = {"text": ["a"], "source_lang": "DE", "target_lang": "ZH-HANS"}
+        assert await answered(client.post("/v2/translate", json=body))
+    names = {each["language"]: each["name"] for each in targets if each["language"] > "Z"}
+    assert names.keys() == {"ZH", "ZH-HANS"}
+    assert names["ZH"] == "Chinese (simplified)"
+    assert [each["lang"] for each in found if each["lang"] > "z"] == ["zh", "zh-Hans"]
+    assert len(targets) == 5
 
 
 async def test_languages_of_other_resources_have_no_features_or_there_are_none(
