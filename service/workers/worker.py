@@ -14,6 +14,7 @@ from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.api.deepl.memories import UPLOAD as MEMORY_UPLOAD
+from service.api.dialects.google import PATH as GOOGLE
 from service.api.draining import Drain
 from service.api.middleware import with_single_slashes
 from service.bootstrap import UPLOADS, build_front
@@ -26,7 +27,9 @@ from service.settings import Settings
 from service.workers.owner_link import OpenModel
 from service.workers.proxy import Proxy
 
-TRANSLATED = frozenset({"/translate", "/v2/translate", "/imme", "/language/translate/v2"})
+TRANSLATED = frozenset(
+    {"/translate", "/v2/translate", "/imme", GOOGLE, f"{GOOGLE}/"},
+)
 """Paths whose requests a worker answers itself."""
 UNLIMITED = frozenset({*UPLOADS, MEMORY_UPLOAD, "/models/reload"})
 """Paths whose requests may take longer than the time limit of requests."""

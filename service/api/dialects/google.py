@@ -65,6 +65,8 @@ def create_router(metered: MeteredTranslator, readings: Readings) -> APIRouter:
     router = APIRouter(tags=["other dialects"], route_class=DirectRoute)
     responses = {200: answer_of(GoogleAnswer), **GOOGLE.refusals(403, 404, 504)}
 
+    # Weblate and Google's library for Node send the slash.
+    @router.post(f"{PATH}/", include_in_schema=False)
     @router.get(
         PATH,
         summary="Translate texts, for clients of Google's API that send no body",

@@ -33,6 +33,13 @@ OMEGAT = (
 WEBLATE = (
     Exchange("GET", "/listPairs", reads=_PAIRS),
     Exchange("GET", "/translate?langpair=deu%7Ceng&q=hallo%20welt&markUnknown=no", reads=_APY),
+    Exchange(
+        "POST",
+        f"{_GOOGLE}/",
+        JSON,
+        '{"q":"hallo welt","source":"de","target":"en","format":"text"}',
+        reads=_TRANSLATIONS,
+    ),
 )
 POT = (
     Exchange(
@@ -93,6 +100,11 @@ NODE = (
         f"{_GOOGLE}/?key=k",
         JSON,
         '{"q":["<b>hallo</b> welt"],"format":"html","target":"en"}',
+        reads=_DETECTED,
+    ),
+    Exchange(
+        "GET",
+        f"{_GOOGLE}/models?key=k",
         status=404,
         reads={"error": {"code": 404, "message": str}},
     ),
