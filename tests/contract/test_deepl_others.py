@@ -15,24 +15,24 @@ pytestmark = pytest.mark.slow
 
 
 def test_weblate_requests_are_answered(http: httpx.Client) -> None:
-    for kind in ("source", "target"):
-        listed = http.get("/v2/languages", params={"type": kind}).json()
-        assert "DE" in {each["language"] for each in listed}
-    made = {
-        "name": "weblate:1:de:en:abc",
-        "source_lang": "DE",
-        "target_lang": "EN",
-        "entries": "Wiese\tlawn",
-        "entries_format": "tsv",
-    }
-    assert http.post("/v2/glossaries", json=made).status_code == 201
-    listed = http.get("/v2/glossaries").json()["glossaries"]
+    """Weblate 2026.10 updates a glossary of a project when its terms have changed."""
+    for resource, code in (("translate_text", "de"), ("glossary", "de"), ("write", None)):
+        listed = http.get("/v3/languages", params={"resource": resource}).json()
+        assert [each["lang"] for each in listed if each["lang"] == code] == [code] * bool(code)
+    entries = {"source_lang": "de", "target_lang": "en", "entries_format": "tsv"}
+    before, after = (entries | {"entries": f"Wiese\t{word}"} for word in ("meadow", "lawn"))
+    made = {"name": "weblate:1:de:en:abc", "dictionaries": [before]}
+    assert http.post("/v3/glossaries", json=made).status_code == 201
+    listed = http.get("/v3/glossaries").json()["glossaries"]
     ours = sorted(listed, key=lambda glossary: str(glossary["creation_time"]))[-1]
     assert ours["name"] == made["name"]
+    path = f"/v3/glossaries/{ours['glossary_id']}"
+    assert http.put(f"{path}/dictionaries", json=after).status_code == 200
+    assert http.patch(path, json={"name": "weblate:1:de:en:abd"}).status_code == 200
     response = http.post(
         "/v2/translate",
         json={
-            "text": ['Ein Hund <x id="7"></x> läuft durch den Schnee.', "Ein Mann."],
+            "text": ['Ein Hund <x id="7"></x> läuft durch den Schnee.', "Ein Mann auf der Wiese."],
             "source_lang": "DE",
             "target_lang": "EN",
             "tag_handling": "xml",
@@ -44,8 +44,8 @@ def test_weblate_requests_are_answered(http: httpx.Client) -> None:
     assert response.status_code == 200, response.text
     dog, man = response.json()["translations"]
     assert '<x id="7"></x>' in dog["text"]
-    assert "man" in man["text"].lower()
-    assert http.delete(f"/v2/glossaries/{ours['glossary_id']}").status_code == 204
+    assert "lawn" in man["text"]
+    assert [http.delete(path).status_code for _ in range(2)] == [204, 404]
 
 
 def test_mastodon_requests_are_answered(http: httpx.Client) -> None:
