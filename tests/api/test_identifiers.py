@@ -65,7 +65,7 @@ LINKS = (
     ("PUT", f"{MEMORIES}/upload?job={{imported}}", {"content": tmx(("a", "b"))}),
 )
 """Addresses that need no key: their identifiers are in no list, status or log."""
-VARYING = {"x-request-id", "x-total-time", "content-length"}
+VARYING = {"x-request-id", "x-total-time", "content-length", "date"}
 
 
 @asynccontextmanager
@@ -201,6 +201,9 @@ async def test_every_route_with_an_identifier_is_tried_here(client: httpx.AsyncC
     schemas = document["components"]["schemas"]
     taking: set[tuple[str, str]] = set()
     for path, operations in document["paths"].items():
+        if path.startswith("/admin/"):
+            # Names of keys are no secrets, and only the operator's key may ask for any of them.
+            continue
         for method, operation in operations.items():
             fields = {each["name"] for each in operation.get("parameters", ())}
             for part in parts_of(operation.get("requestBody", {})):

@@ -40,7 +40,7 @@ async def test_languages_of_texts_have_sides_variants_and_features(
 async def test_chinese_is_a_target_under_its_code_and_with_its_script(
     settings: Settings, simplified: bool
 ) -> None:
-    """With or without a model of its own, the variant is listed once."""
+    """A variant is listed once, with or without a model of its own."""
     for target in ("zh", "zh-Hans") if simplified else ("zh",):
         put_bundle(settings.bundles, f"shout-{target.lower()}", "de", target)
     async with connected(settings) as client:
