@@ -23,8 +23,10 @@ from tests.support.programs import ROOT
 from tests.support.toy import put_bundle
 
 BUNDLE = ROOT / "bundles" / "general-de-en"
-IN_THE_BACKGROUND = {"service/state/database"}
-"""Writes the ledger once a second, whatever is requested."""
+IN_THE_BACKGROUND = {
+    f"service/state/{name}" for name in ("announcements", "database", "revisions", "schema")
+}
+"""They write the ledger and look for announcements once a second, whatever is requested."""
 MOST_MODULES, MOST_TYPES, MOST_BEHIND_A_WORKER = 56, 9, 8
 
 
@@ -69,6 +71,8 @@ async def traced_modules(directory: Path) -> set[str]:
         device="cpu",
         threads=1,
         reload_seconds=0,
+        # Otherwise queued ones are looked for once a second.
+        documents=False,
     )
     tracer = Tracer()
     with tracer.installed(), listening() as listener:
@@ -95,7 +99,12 @@ async def traced_modules(directory: Path) -> set[str]:
 async def traced_modules_of_a_worker(directory: Path) -> set[str]:
     """The modules whose functions run while a worker has one text decoded by its owner."""
     put_bundle(directory / "bundles", "shout-de-en", "de", "en")
-    settings = Settings(bundles=directory / "bundles", state=directory / "state", reload_seconds=0)
+    settings = Settings(
+        bundles=directory / "bundles",
+        state=directory / "state",
+        reload_seconds=0,
+        documents=False,
+    )
     tracer = Tracer()
     with tracer.installed():
         async with (
