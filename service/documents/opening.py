@@ -11,10 +11,12 @@ from service.documents.formats.captions import open_srt, open_vtt
 from service.documents.formats.epub import open_epub
 from service.documents.formats.gettext_catalogue import open_po
 from service.documents.formats.html import open_html
+from service.documents.formats.json_messages import open_arb, open_json
 from service.documents.formats.markdown import open_markdown
 from service.documents.formats.ooxml import open_docx, open_pptx, open_xlsx
 from service.documents.formats.opendocument import open_odp, open_ods, open_odt
 from service.documents.formats.text import open_text
+from service.documents.formats.yaml_messages import open_yaml
 from service.documents.types import UNKNOWN, Document, Languages, UnsupportedDocument
 
 _FORMATS: MappingProxyType[str, Callable[[bytes, Languages], Document]] = MappingProxyType(
@@ -36,6 +38,10 @@ _FORMATS: MappingProxyType[str, Callable[[bytes, Languages], Document]] = Mappin
         ".xliff": open_xliff,
         ".xlf": open_xliff,
         ".tmx": open_tmx,
+        ".json": open_json,
+        ".arb": open_arb,
+        ".yaml": open_yaml,
+        ".yml": open_yaml,
     }
 )
 

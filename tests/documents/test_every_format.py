@@ -28,6 +28,7 @@ from tests.documents.test_docx import report
 from tests.documents.test_epub import BOOK
 from tests.documents.test_html import PAGE
 from tests.documents.test_markdown import BITS, GUIDE
+from tests.documents.test_messages import ARB, JSON, YAML
 from tests.documents.test_office import sheets, slides
 from tests.documents.test_opendocument import letter, presentation, sheet
 from tests.documents.test_srt import FILM, VTT
@@ -52,6 +53,10 @@ FILES = {
     ".xliff": XLIFF.encode(),
     ".xlf": XLIFF.encode(),
     ".tmx": TMX.encode(),
+    ".json": JSON.encode(),
+    ".arb": ARB.encode(),
+    ".yaml": YAML.encode(),
+    ".yml": YAML.encode(),
 }
 ZIPPED = [extension for extension, content in FILES.items() if content.startswith(b"PK")]
 ENGLISH = Languages("en", "de")
@@ -90,6 +95,8 @@ def hostile(extension: str) -> dict[str, tuple[bytes, str]]:
     if extension in (".xliff", ".xlf", ".tmx"):
         found["damaged"] = content[:-9], "not well-formed XML"
         found["bomb"] = b'<!DOCTYPE a [<!ENTITY a "b">]><a/>', "declares entities"
+    if extension in (".json", ".arb", ".yaml", ".yml"):
+        found["bomb"] = b"[" * 100_000, "levels deep"
     return found
 
 
@@ -172,7 +179,7 @@ def test_other_extensions_are_refused_with_the_supported_ones(name: str) -> None
     with pytest.raises(UnsupportedDocument) as refusal:
         open_document(name, b"")
     assert refusal.value.supported == SUPPORTED
-    assert len(str(refusal.value)) < 250
+    assert len(str(refusal.value)) < 300
 
 
 @pytest.mark.parametrize("extension", [".txt", ".srt", ".vtt", ".html", ".htm", ".md", ".po"])

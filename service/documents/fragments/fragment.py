@@ -62,6 +62,11 @@ class Fragment:
         self._after = after
 
     @property
+    def pieces(self) -> tuple[Piece, ...]:
+        """All pieces, untranslated."""
+        return (*self._before, *self._core, *self._after)
+
+    @property
     def source(self) -> MarkedSource | None:
         """The text to translate; ``None`` without a letter or digit."""
         text = "".join(piece.text for piece in self._core if piece.kind == "text")

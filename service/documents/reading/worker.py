@@ -48,6 +48,7 @@ class Outline:
         "text/vtt",
         "text/x-gettext-translation",
         "application/epub+zip",
+        "application/json",
         "application/vnd.oasis.opendocument.presentation",
         "application/vnd.oasis.opendocument.spreadsheet",
         "application/vnd.oasis.opendocument.text",
@@ -57,6 +58,7 @@ class Outline:
         "application/x-subrip",
         "application/x-tmx+xml",
         "application/xliff+xml",
+        "application/yaml",
     ]
     characters: NonNegativeInt
     """Characters to translate, without markup."""

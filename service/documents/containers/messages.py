@@ -1,0 +1,54 @@
+"""Document of messages: values in a text file, each with any number of texts to translate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from service.documents.containers.encoding import EncodedText
+from service.documents.containers.splicing import Place, SplicedDocument
+from service.documents.fragments.message import Message
+from service.documents.types import MarkedSource
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """Characters ``start`` to ``end`` of a file: a value; ``written`` encodes another one."""
+
+    start: int
+    end: int
+    message: Message | str
+    """The decoded value with its texts, or a value to write in any case."""
+    written: Callable[[str], str]
+
+    @property
+    def texts(self) -> tuple[MarkedSource, ...]:
+        return self.message.texts if isinstance(self.message, Message) else ()
+
+
+class MessagesDocument:
+    """A ``Document`` of the values of a file. Bytes outside of changed values stay the same."""
+
+    def __init__(self, file: EncodedText, media_type: str, entries: Iterable[Entry]) -> None:
+        self._file = file
+        self.media_type = media_type
+        self._entries = tuple(entries)
+        self.texts = tuple(text for entry in self._entries for text in entry.texts)
+
+    def replaced(self, translations: Sequence[str]) -> bytes:
+        if len(translations) != len(self.texts):
+            raise ValueError(f"{len(self.texts)} texts have {len(translations)} translations")
+        remaining = iter(translations)
+        places: list[Place] = []
+        values: list[str] = []
+        for entry in self._entries:
+            of_entry = list(islice(remaining, len(entry.texts)))
+            message = entry.message
+            if isinstance(message, str):
+                old, value = "", message
+            else:
+                old, value = message.value, message.replaced(of_entry)
+            places.append(Place(entry.start, entry.end, MarkedSource(old), entry.written))
+            values.append(value)
+        return SplicedDocument(self._file, self.media_type, places).replaced(values)
