@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import PurePosixPath
 from types import MappingProxyType
 
+from service.documents.formats.apple_strings import open_strings
 from service.documents.formats.bilingual import open_tmx, open_xliff
 from service.documents.formats.captions import open_srt, open_vtt
 from service.documents.formats.epub import open_epub
@@ -15,6 +16,8 @@ from service.documents.formats.json_messages import open_arb, open_json
 from service.documents.formats.markdown import open_markdown
 from service.documents.formats.ooxml import open_docx, open_pptx, open_xlsx
 from service.documents.formats.opendocument import open_odp, open_ods, open_odt
+from service.documents.formats.properties import open_properties
+from service.documents.formats.string_catalogue import open_xcstrings
 from service.documents.formats.text import open_text
 from service.documents.formats.yaml_messages import open_yaml
 from service.documents.types import UNKNOWN, Document, Languages, UnsupportedDocument
@@ -42,6 +45,9 @@ _FORMATS: MappingProxyType[str, Callable[[bytes, Languages], Document]] = Mappin
         ".arb": open_arb,
         ".yaml": open_yaml,
         ".yml": open_yaml,
+        ".properties": open_properties,
+        ".strings": open_strings,
+        ".xcstrings": open_xcstrings,
     }
 )
 

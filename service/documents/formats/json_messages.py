@@ -19,6 +19,7 @@ from service.documents.types import UNKNOWN, BrokenDocument, Document, Languages
 
 _MEDIA_TYPE = "application/json"
 _STRING = re.compile(r'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
+_STRING_OR_BRACKET = re.compile(rf"{_STRING.pattern}|[\[\]{{}}]", re.DOTALL)
 _DEEPEST = 100
 _MESSAGE = frozenset({"message", "defaultMessage", "string"})
 _NOTES = frozenset(
@@ -57,15 +58,27 @@ def open_arb(content: bytes, languages: Languages = UNKNOWN) -> Document:
 def parsed_json(text: str, pairs_hook: Callable[[list[tuple[str, Any]]], Any] = dict) -> Any:
     """The value of a text in JSON; raises ``BrokenDocument`` with the line of an error."""
     try:
-        return json.loads(text, object_pairs_hook=pairs_hook)
+        parsed = json.loads(text, object_pairs_hook=pairs_hook)
+        deep = _depth(text) > _DEEPEST
     except json.JSONDecodeError as error:
-        reason = f"line {error.lineno}: {error.msg}"
+        raise BrokenDocument(f"the file is no JSON: line {error.lineno}: {error.msg}") from error
     except RecursionError:
-        reason = f"it is nested more than {_DEEPEST} levels deep"
+        deep = True
     except ValueError as error:
         # Python refuses integers of thousands of digits.
-        reason = str(error)
-    raise BrokenDocument(f"the file is no JSON that can be read: {reason}")
+        raise BrokenDocument(f"the file is no JSON that can be read: {error}") from error
+    if deep:
+        raise BrokenDocument(f"the file is nested more than {_DEEPEST} levels deep")
+    return parsed
+
+
+def _depth(text: str) -> int:
+    """How many arrays and objects are open at once in a valid text, at most."""
+    depth = deepest = 0
+    for found in _STRING_OR_BRACKET.finditer(text):
+        depth += (found[0] in "[{") - (found[0] in "]}")
+        deepest = max(deepest, depth)
+    return deepest
 
 
 class _Strings:
@@ -78,7 +91,7 @@ class _Strings:
         self._ascii = "\\u" in text and text.isascii()
 
     def entries(self) -> Iterator[Entry]:
-        return self._entries(self.root, depth=0)
+        return self._entries(self.root)
 
     def resources(self, language: str) -> Iterator[Entry]:
         """The entries of a resource bundle; keys that begin with ``@`` have no messages."""
@@ -90,12 +103,10 @@ class _Strings:
             elif key.startswith("@"):
                 self._skip(value)
             else:
-                yield from self._entries(value, depth=0, always_icu=True)
+                yield from self._entries(value, always_icu=True)
 
-    def _entries(self, node: Any, *, depth: int, always_icu: bool = False) -> Iterator[Entry]:
+    def _entries(self, node: Any, *, always_icu: bool = False) -> Iterator[Entry]:
         """The entries below a value, which stands where the next string begins."""
-        if depth > _DEEPEST:
-            raise BrokenDocument(f"the file is nested more than {_DEEPEST} levels deep")
         match node:
             case str():
                 start, end = next(self._spans)
@@ -103,7 +114,7 @@ class _Strings:
                 yield Entry(start, end, icu_message(node, always=always_icu), written)
             case list():
                 for value in node:
-                    yield from self._entries(value, depth=depth + 1, always_icu=always_icu)
+                    yield from self._entries(value, always_icu=always_icu)
             case _Object():
                 keys = {key for key, _ in node.pairs}
                 described = bool(keys & _MESSAGE and keys & _NOTES) and keys <= _MESSAGE | _NOTES
@@ -112,10 +123,10 @@ class _Strings:
                     if described and key in _NOTES:
                         self._skip(value)
                     else:
-                        yield from self._entries(value, depth=depth + 1, always_icu=always_icu)
+                        yield from self._entries(value, always_icu=always_icu)
 
     def _skip(self, node: Any) -> None:
-        for _ in self._entries(node, depth=0):
+        for _ in self._entries(node):
             pass
 
 
