@@ -343,7 +343,7 @@ def project() -> dict[str, Any]:
 
 def distribution(requirement: str) -> str:
     """``onnxruntime-gpu[cuda]==1`` is ``onnxruntime-gpu``."""
-    return re.split(r"[^A-Za-z0-9._-]", requirement)[0].lower().replace("_", "-")
+    return re.sub(r"[._]", "-", re.split(r"[^A-Za-z0-9._-]", requirement)[0].lower())
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -6,10 +6,13 @@ from collections.abc import Callable
 from pathlib import PurePosixPath
 from types import MappingProxyType
 
+from service.documents.formats.android import open_android
 from service.documents.formats.apple_strings import open_strings
 from service.documents.formats.bilingual import open_tmx, open_xliff
 from service.documents.formats.captions import open_srt, open_vtt
+from service.documents.formats.csv_table import open_csv
 from service.documents.formats.epub import open_epub
+from service.documents.formats.fluent_messages import open_ftl
 from service.documents.formats.gettext_catalogue import open_po
 from service.documents.formats.html import open_html
 from service.documents.formats.json_messages import open_arb, open_json
@@ -48,6 +51,9 @@ _FORMATS: MappingProxyType[str, Callable[[bytes, Languages], Document]] = Mappin
         ".properties": open_properties,
         ".strings": open_strings,
         ".xcstrings": open_xcstrings,
+        ".xml": open_android,
+        ".ftl": open_ftl,
+        ".csv": open_csv,
     }
 )
 

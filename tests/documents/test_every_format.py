@@ -31,6 +31,7 @@ from tests.documents.test_markdown import BITS, GUIDE
 from tests.documents.test_messages import ARB, JSON, YAML
 from tests.documents.test_office import sheets, slides
 from tests.documents.test_opendocument import letter, presentation, sheet
+from tests.documents.test_program_formats import EXAMPLES, before
 from tests.documents.test_srt import FILM, VTT
 from tests.documents.translations import ReaderHere, reversed_words, shout, unchanged
 from tests.documents.word import entries, with_entry, zip_of
@@ -57,6 +58,7 @@ FILES = {
     ".arb": ARB.encode(),
     ".yaml": YAML.encode(),
     ".yml": YAML.encode(),
+    **{extension: before(example).encode() for extension, example in EXAMPLES.items()},
 }
 ZIPPED = [extension for extension, content in FILES.items() if content.startswith(b"PK")]
 ENGLISH = Languages("en", "de")
@@ -92,10 +94,10 @@ def hostile(extension: str) -> dict[str, tuple[bytes, str]]:
         found["bomb"] = lines, f"has more than {MOST_LINES} lines"
     if extension == ".po":
         found["damaged"] = b"words\n", "no catalogue of gettext"
-    if extension in (".xliff", ".xlf", ".tmx"):
+    if extension in (".xliff", ".xlf", ".tmx", ".xml"):
         found["damaged"] = content[:-9], "not well-formed XML"
         found["bomb"] = b'<!DOCTYPE a [<!ENTITY a "b">]><a/>', "declares entities"
-    if extension in (".json", ".arb", ".yaml", ".yml"):
+    if extension in (".json", ".arb", ".yaml", ".yml", ".xcstrings"):
         found["bomb"] = b"[" * 100_000, "levels deep"
     return found
 

@@ -21,6 +21,8 @@ class Entry:
     message: Message | str
     """The decoded value with its texts, or a value to write in any case."""
     written: Callable[[str], str]
+    current: str | None = None
+    """The value in the file, unless it is that of ``message``."""
 
     @property
     def texts(self) -> tuple[MarkedSource, ...]:
@@ -44,11 +46,12 @@ class MessagesDocument:
         values: list[str] = []
         for entry in self._entries:
             of_entry = list(islice(remaining, len(entry.texts)))
-            message = entry.message
+            message, current = entry.message, entry.current
             if isinstance(message, str):
-                old, value = "", message
+                values.append(message)
             else:
-                old, value = message.value, message.replaced(of_entry)
-            places.append(Place(entry.start, entry.end, MarkedSource(old), entry.written))
-            values.append(value)
+                values.append(message.replaced(of_entry))
+                current = message.value if current is None else current
+            place = Place(entry.start, entry.end, MarkedSource(current or ""), entry.written)
+            places.append(place)
         return SplicedDocument(self._file, self.media_type, places).replaced(values)

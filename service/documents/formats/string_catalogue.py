@@ -35,7 +35,7 @@ class _Catalogue:
 
     def __init__(self, content: bytes, languages: Languages) -> None:
         self._content = content
-        self._file = decode(content)
+        self._file = decode(content, declared="utf-8")
         self._languages = languages
         self._catalogue = parsed_json(self._file.text)
         if not isinstance(self._catalogue, dict) or "strings" not in self._catalogue:
@@ -70,6 +70,8 @@ class _Catalogue:
         """The entries without localisation in the target language, each with its source."""
         common = str(catalogue.get("sourceLanguage", ""))
         language = self._languages.source or common
+        if _primary(self._languages.target) in ("", _primary(language)):
+            return
         for key, entry in _object(catalogue["strings"]).items():
             if not isinstance(entry, dict) or entry.get("shouldTranslate") is False:
                 continue
@@ -84,7 +86,7 @@ class _Catalogue:
             done = any(
                 unit.get("state") != _UNTRANSLATED and unit["value"] for unit in _units(target)
             )
-            if self._languages.target and not done and any(unit.texts for unit in units):
+            if not done and any(unit.texts for unit in units):
                 yield entry, source
 
     def _written(self, catalogue: dict[str, Any]) -> str:

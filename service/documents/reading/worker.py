@@ -45,8 +45,10 @@ class Outline:
         "text/plain",
         "text/html",
         "text/markdown",
+        "text/csv",
         "text/vtt",
         "text/x-apple-strings",
+        "text/x-fluent",
         "text/x-gettext-translation",
         "text/x-java-properties",
         "application/epub+zip",
@@ -60,6 +62,7 @@ class Outline:
         "application/x-subrip",
         "application/x-tmx+xml",
         "application/xliff+xml",
+        "application/xml",
         "application/yaml",
     ]
     characters: NonNegativeInt
