@@ -54,6 +54,16 @@ def test_documents_a_pattern_and_a_folder_are_translated_beside_or_into_a_folder
     assert (here / "folder" / "b.en.html").read_text("utf-8") == LOUD
 
 
+def test_messages_of_programs_are_documents_and_other_xml_is_refused(
+    here: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (here / "app.json").write_text('{"key": "Der Hund"}')
+    (here / "other.xml").write_text("<page/>")
+    assert translate("app.json", "other.xml", "-o", "out", "--from", "de") == 1
+    assert (here / "out" / "app.json").read_text() == '{"key": "DER HUND"}'
+    assert "other.xml: " in capfd.readouterr().err
+
+
 def test_files_are_replaced_only_with_force_and_left_out_with_skip_existing(
     here: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

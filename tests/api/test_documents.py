@@ -76,6 +76,13 @@ async def finished(client: httpx.AsyncClient, *document: Any, **fields: Any) -> 
         ),
         ("a.html", b"<p>hallo <b>welt</b></p>", b"<p>HALLO <b>WELT</b></p>", ""),
         ("A.MD", b"# hallo\n\nund mehr\n", b"# HALLO\n\nUND MEHR\n", ""),
+        ("a.json", b'{"eins": "zwei"}', b'{"eins": "ZWEI"}', "application/json"),
+        (
+            "strings.xml",
+            b'<resources><string name="a">eins</string></resources>',
+            b'<resources><string name="a">EINS</string></resources>',
+            "application/xml",
+        ),
         ("leer.txt", b"", b"", "text/plain; charset=utf-8"),
         *((f"a{each}", FILES[each], None, "") for each in (".vtt", ".pptx", ".ods", ".epub")),
     ],

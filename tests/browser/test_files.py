@@ -43,6 +43,7 @@ def test_several_dropped_files_are_translated_in_turn(visit: Visit) -> None:
             const files = new DataTransfer();
             files.items.add(new File(["Ein Hund."], "hund.txt"));
             files.items.add(new File(["Eine Katze."], "katze.txt"));
+            files.items.add(new File(['{"key": "Ein Hund."}'], "app.json"));
             files.items.add(new File(["?"], "bild.xyz"));
             return files;
         }"""
@@ -51,11 +52,12 @@ def test_several_dropped_files_are_translated_in_turn(visit: Visit) -> None:
     expect(visit.find("#drop")).to_be_visible()
     visit.find("footer").dispatch_event("drop", {"dataTransfer": files})
     expect(visit.find("#drop")).to_be_hidden()
-    expect(visit.find("#files [title]")).to_have_count(2)
-    expect(visit.find("#files li")).to_have_count(3)
+    expect(visit.find("#files [title]")).to_have_count(3)
+    expect(visit.find("#files li")).to_have_count(4)
     assert [link.get_attribute("title") for link in visit.find("#files [title]").all()] == [
         "hund.en.txt",
         "katze.en.txt",
+        "app.en.json",
     ]
     expect(visit.find("#files .problem")).to_contain_text("bild.xyz cannot be translated")
 

@@ -214,6 +214,8 @@ def test_catalogue_in_another_source_language_gives_its_localisations() -> None:
     assert said("a.xcstrings", content, Languages("de", "fr")) == ["Abbrechen", "Open"]
     assert said("a.xcstrings", content, Languages("en", "en")) == []
     assert said("a.xcstrings", content, Languages("", "de")) == ["%lld file", "Open", "Private"]
+    half = b'{"sourceLanguage": "en", "strings": {"a \\ud800": {}, "words": {}}}'
+    assert b'"a \\ud800" : {' in shouted(open_document("a.xcstrings", half, ENGLISH_TO_GERMAN))
 
 
 TRANSLATIONS = """key,en,de-AT,comment

@@ -15,6 +15,7 @@ from typing import Any
 from service.documents.containers.encoding import decode
 from service.documents.containers.messages import Entry, MessagesDocument
 from service.documents.fragments.icu import icu_message
+from service.documents.fragments.message import SURROGATE
 from service.documents.types import UNKNOWN, BrokenDocument, Document, Languages
 
 _MEDIA_TYPE = "application/json"
@@ -131,5 +132,15 @@ class _Strings:
 
 
 def _written(value: str, *, escapes: bool, raw: str) -> str:
-    written = json.dumps(value, ensure_ascii=escapes)
+    written = dumped(value, escapes=escapes)
     return written.replace("/", "\\/") if "\\/" in raw else written
+
+
+def dumped(value: Any, *, escapes: bool = False, indent: int | None = None) -> str:
+    """A value in JSON, indented as by Xcode; ``escapes`` writes only characters of ASCII.
+
+    Halves of characters, which no encoding has, are always escaped.
+    """
+    separators = None if indent is None else (",", " : ")
+    written = json.dumps(value, ensure_ascii=escapes, indent=indent, separators=separators)
+    return dumped(value, escapes=True, indent=indent) if SURROGATE.search(written) else written

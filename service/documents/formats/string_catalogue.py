@@ -6,14 +6,13 @@ Existing ones, and strings that are not to be translated, stay as they are.
 from __future__ import annotations
 
 import copy
-import json
 import re
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any
 
 from service.documents.containers.encoding import decode
-from service.documents.formats.json_messages import parsed_json
+from service.documents.formats.json_messages import dumped, parsed_json
 from service.documents.fragments.message import plain_message
 from service.documents.types import UNKNOWN, BrokenDocument, Document, Languages
 
@@ -92,8 +91,7 @@ class _Catalogue:
     def _written(self, catalogue: dict[str, Any]) -> str:
         text = self._file.text
         end = text[len(text.rstrip()) :]
-        written = json.dumps(catalogue, ensure_ascii=False, indent=2, separators=(",", " : "))
-        written = _EMPTY.sub(r"\1\2{\n\n\1}\3", written)
+        written = _EMPTY.sub(r"\1\2{\n\n\1}\3", dumped(catalogue, indent=2))
         return (written.replace("/", "\\/") if "\\/" in text else written) + end
 
 

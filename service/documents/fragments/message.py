@@ -40,7 +40,7 @@ _IDENTIFIER = re.compile(
 """One word that no prose has: ``button_ok``, ``#1a2b3c``, ``index.html``, ``C3PO``, ``iPhone``."""
 
 
-_SURROGATE = re.compile("[\ud800-\udfff]")
+SURROGATE = re.compile("[\ud800-\udfff]")
 """Half of a character, which JSON can write and no encoding can."""
 _MARKUP = re.compile(MARKUP, _FLAGS)
 
@@ -96,7 +96,7 @@ class Message:
 
 def has_words(text: str) -> bool:
     """Whether a text has letters beside placeholders, and is no identifier."""
-    if _IDENTIFIER.match(text) or _SURROGATE.search(text):
+    if _IDENTIFIER.match(text) or SURROGATE.search(text):
         return False
     end_of_last = 0
     for start, end in find(text):
