@@ -24,6 +24,9 @@ from service.translation.errors import Overloaded
 from service.translation.local_translator import LocalTranslator
 from service.translation.types import TranslateRequest
 
+_LINES = frozenset({"text/plain", "text/vtt", "application/x-subrip"})
+"""Media types whose lines may begin inside a sentence, with a noun in German."""
+
 
 @dataclass(frozen=True, slots=True)
 class DocumentOrder:
@@ -132,6 +135,7 @@ class DocumentWork:
             order.decoding,
             markup,
             terms=order.terms,
+            keep_capitals=opened.document.media_type not in _LINES,
         )
         while True:
             try:

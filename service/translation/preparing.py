@@ -14,6 +14,7 @@ from itertools import islice
 from service.catalogue.loaded_model import DirectedModel
 from service.engine.types import DecodingOptions
 from service.text.alignment import Span
+from service.text.capitals import begins_with_capital
 from service.text.faithfulness import has_figures, is_verbatim
 from service.text.glossary.term_index import TermIndex, TermOccurrence
 from service.text.markup import NO_FRAGMENT, PLAIN, Fragment, MarkedSentence, MarkedText, Markup
@@ -40,6 +41,7 @@ class Job:
     """The beginning of the translation of the only text, see ``service.translation.beginning``."""
     markup: Markup = PLAIN
     memory: Memory | None = None
+    keep_capitals: bool = False
 
     @classmethod
     def of(cls, request: TranslateRequest, *, last: bool = True) -> Job:
@@ -52,11 +54,12 @@ class Job:
                 request.prefix,
                 request.markup,
                 request.memory,
+                request.keep_capitals,
             )
         # Prefix, lengths and number of hypotheses apply to the last leg only.
         asked = request.decoding
         decoding = DecodingOverrides(beam_size=asked.beam_size, keep_figures=asked.keep_figures)
-        return cls(decoding, request.splitting, ())
+        return cls(decoding, request.splitting, (), keep_capitals=request.keep_capitals)
 
     @property
     def extra_characters(self) -> int:
@@ -88,6 +91,8 @@ class Sentence:
     ``prefix``."""
     match: MemoryMatch | None = None
     """The most similar unit of the memory."""
+    capital: bool = False
+    """Whether its translation has to begin with a capital letter."""
 
     @property
     def text(self) -> str:
@@ -188,15 +193,17 @@ def prepare(
         return matches.get(sentence)
 
     # Equal sentences are one object, which is decoded and written once.
-    known: dict[tuple[MarkedSentence, int], Sentence] = {}
+    known: dict[tuple[MarkedSentence, int, bool], Sentence] = {}
 
-    def sentence(marked: MarkedSentence, number: int) -> Sentence:
-        key = marked, number if job.decoding.samples else min(number, 1)
+    def sentence(marked: MarkedSentence, number: int, before: str) -> Sentence:
+        # A placeholder before a sentence belongs to no sentence, but is read with it.
+        capital = job.keep_capitals and begins_with_capital(before + marked.raw)
+        key = marked, number if job.decoding.samples else min(number, 1), capital
         if key not in known:
-            known[key] = made(marked, number)
+            known[key] = made(marked, number, capital=capital)
         return known[key]
 
-    def made(marked: MarkedSentence, number: int) -> Sentence:
+    def made(marked: MarkedSentence, number: int, *, capital: bool) -> Sentence:
         source_ids = encoded[marked.text]
         options = options_of(len(source_ids), number, has_figures(marked.text))
         occurrences = () if index is None else index.occurrences_in(marked.text)
@@ -205,7 +212,9 @@ def prepare(
         if match is not None and match.score == EXACT:
             # The stored translation has no tags.
             match = replace(match, use="none")
-        return Sentence(marked, source_ids, options, occurrences, prefix, match=match)
+        return Sentence(
+            marked, source_ids, options, occurrences, prefix, match=match, capital=capital
+        )
 
     def text(marked: MarkedText) -> Text:
         sentences: list[Sentence] = []
@@ -221,15 +230,19 @@ def prepare(
                 cut = cut if whole.sentences[0].marked else whole
             first, *others = rejoined(cut.separators, source, directed.direction.target)
             separators[-1] += first
-            for each, separator, line in zip(
-                cut.sentences, others, lines_of(cut.separators, lines), strict=True
+            for each, before, separator, line in zip(
+                cut.sentences,
+                cut.separators[:-1],
+                others,
+                lines_of(cut.separators, lines),
+                strict=True,
             ):
                 match = match_of(each.text)
                 if match is not None and match.score == EXACT and not each.marked:
                     exact.append(match)
                     separators[-1] += each.render(match.unit.target, None) + separator
                 else:
-                    sentences.append(sentence(each, len(sentences)))
+                    sentences.append(sentence(each, len(sentences), before))
                     separators.append(separator)
                     lines.append(line)
             separators[-1] += after

@@ -13,6 +13,7 @@ from models.bundle.tokenizer import UnknownToken
 from service.catalogue.loaded_model import DirectedModel, Tokenizer
 from service.engine.types import Decoded, DecodingOptions, FinishReason, Hypothesis
 from service.text.alignment import Alignment, Span
+from service.text.capitals import lost_capital
 from service.text.faithfulness import added_full_stop, closest_by_figures
 from service.text.glossary.term_insertion import insert_terms
 from service.text.text_edits import Edit, applied, edited, original_position
@@ -141,7 +142,8 @@ def sentence_output(
     """
     output = _without_unknown(directed, sentence, hypothesis, prefix, forced)
     output = _with_beginning(output, hypothesis.token_ids, sentence.beginning.text, directed)
-    return _without_added_full_stop(output, sentence, prefix)
+    output = _without_added_full_stop(output, sentence, prefix)
+    return output if prefix or not sentence.capital else _with_capital(output, sentence.text)
 
 
 def rendered_text(
@@ -254,6 +256,18 @@ def _without_added_full_stop(
     if position is None:
         return output
     edits = sorted((*output.edits, Edit(position, position + 1, "")), key=lambda edit: edit.start)
+    return SentenceOutput(output.decoded, tuple(edits), output.alignment)
+
+
+def _with_capital(output: SentenceOutput, source: str) -> SentenceOutput:
+    """The output with a capital letter at the beginning."""
+    text = output.text
+    found = lost_capital(source, text)
+    position = None if found is None else original_position(output.edits, found)
+    if found is None or position is None:
+        return output
+    edit = Edit(position, position + 1, text[found].title())
+    edits = sorted((*output.edits, edit), key=lambda each: each.start)
     return SentenceOutput(output.decoded, tuple(edits), output.alignment)
 
 

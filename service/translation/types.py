@@ -41,6 +41,8 @@ class TranslateRequest:
     """The beginning of the translation of the only text, kept character by character."""
     confidence: bool = False
     """Whether the confidence of the translations is wanted; only without markup and terms."""
+    keep_capitals: bool = False
+    """Whether a sentence that begins with a capital letter also begins so in the translation."""
 
 
 @dataclass(frozen=True, slots=True)

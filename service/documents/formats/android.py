@@ -106,8 +106,10 @@ def _pieces(raw: str) -> Iterator[Piece]:
             yield Piece("break", found[0])
         elif found["hidden"]:
             name = found["hidden"].lower()
-            kind = "close" if found["closing"] else "open"
-            yield Piece("break", found[0]) if name in ("br", "p") else Piece(kind, found[0], name)
+            if name in ("br", "p"):
+                yield Piece("break", found[0])
+            else:
+                yield Piece("close" if found["closing"] else "open", found[0], name)
         else:
             yield tag_piece(found)
     yield Piece("text", _unescaped(raw[end_of_last:]))
