@@ -24,10 +24,10 @@ _EMPTY = re.compile(r"^( *)(.*: )\{\}(,?)$", re.MULTILINE)
 
 def open_xcstrings(content: bytes, languages: Languages = UNKNOWN) -> Document:
     """Open a catalogue; raises ``BrokenDocument``."""
-    return _Catalogue(content, languages)
+    return _StringCatalogue(content, languages)
 
 
-class _Catalogue:
+class _StringCatalogue:
     """A catalogue. Its white space may be written anew, as Xcode writes it."""
 
     media_type = "application/json"
