@@ -27,7 +27,7 @@ from service.api.deepl.memories import UPLOAD, Memories
 from service.api.dialects import apertium, google, google_languages, web_pages
 from service.api.draining import Drain
 from service.api.fields.bounds import RequestLimits
-from service.api.inspect import alternatives, attention
+from service.api.inspect import alternatives, attention, sentences
 from service.api.libretranslate.router import Frontend
 from service.api.libretranslate.router import create_router as create_libretranslate_router
 from service.api.libretranslate.translate import create_translate_router
@@ -178,6 +178,7 @@ def build(
         apertium.create_pairs_router(repository),
         google_languages.create_router(repository, access, detector, limits),
         alternatives.create_router(metered, repository, access),
+        sentences.create_router(metered, repository, access),
         attention.create_router(Inspector(repository, store), painter, access, limits),
         operations.create_router(
             repository, metrics, drain, reload_everywhere, access.require_admin

@@ -22,6 +22,7 @@ from service.translation.alternatives import AlternativeFinder, Alternatives, Wo
 from service.translation.decoder import Decoder
 from service.translation.engine_decoder import EngineDecoders
 from service.translation.request_reader import Prepared
+from service.translation.split_text import SplitText, split_text
 from service.translation.tasks import deadline
 from service.translation.translator import Translator
 from service.translation.types import Part, TranslateRequest, Translation, longest
@@ -210,6 +211,13 @@ class MeteredTranslator:
         facts.timing, facts.characters, facts.tokens = found.timing, characters, found.tokens
         self._meter.metrics.characters(found.model, characters)
         return found
+
+    async def split(self, request: Request, caller: Caller, wanted: TranslateRequest) -> SplitText:
+        """The sentences of the only text, free of charge. Raises ``BadRequest`` beyond the limits,
+        ``DeadlineExceeded``, and what ``Translator.read`` raises."""
+        allowed = self._meter.allowed(request, caller, wanted, "interactive")
+        async with deadline(allowed.seconds):
+            return split_text(await self._translator.read(wanted, allowed.origin.caller))
 
     async def _characters(self, reading: Reading[Any], origin: Origin) -> tuple[int, ...]:
         """The characters of each text to charge for."""

@@ -46,6 +46,7 @@ async def test_missing_or_wrong_key_is_refused_on_every_route(settings: Settings
         ("/translate", {"data": {**BODY, "stream": "true"}}),
         ("/translate", {"params": BODY}),
         ("/detect", {"data": {"q": "a"}}),
+        ("/sentences", {"json": BODY}),
         ("/suggest", {"data": {**BODY, "s": "A"}}),
         ("/translate_file", {"data": DE_EN, "files": FILE}),
         *((path, {"json": {}}) for path in ("/v2/usage", "/v2/glossaries", "/v3/glossaries")),

@@ -11,7 +11,6 @@ import re
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
-from itertools import starmap
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Request, Response
@@ -21,10 +20,11 @@ from service.api.access import Caller
 from service.api.dialects import deeplx
 from service.api.errors import EXPECTED, BadRequest, message_of, refusal_of
 from service.api.fields import schemas
-from service.api.fields.bounds import TERM_CHARACTERS, TERMS, RequestLimits
+from service.api.fields.bounds import RequestLimits
 from service.api.fields.options import DecodingParameters, Key, LanguageCode, Name, Texts
 from service.api.fields.parameters import ROOT, Fields
 from service.api.fields.schemas import Answer, answer_of
+from service.api.fields.terms import Glossary, terms_of
 from service.api.inspect.attention_answers import ConfidenceAnswer
 from service.api.libretranslate.languages import (
     DetectionAnswer,
@@ -42,11 +42,8 @@ from service.api.routing import DirectRoute
 from service.api.streaming import Event, EventStream
 from service.catalogue.catalogue import Catalogue
 from service.observability.logging import request_id
-from service.state.entries import LONGEST_TERM_BYTES, TERM_PATTERN, TSV_PATTERN, parse_tsv, validate
-from service.state.errors import InvalidGlossary
 from service.text.confidence import Confidence, joined
 from service.text.markup import PLAIN, Markup
-from service.text.types import Term
 from service.translation.decoding import WHOLE
 from service.translation.types import Part, TranslateRequest, Translation, longest
 
@@ -70,43 +67,6 @@ def _format(value: Any) -> Any:
     return value
 
 
-def _bounded(value: Any) -> Any:
-    """Raises ``BadRequest`` for an object with too many terms or for a text that is too long.
-
-    Validating a term takes microseconds on the event loop, and a body may have many thousands.
-    """
-    if isinstance(value, dict):
-        _check_size(len(value), TERMS, "terms")
-    elif isinstance(value, str):
-        _check_size(len(value), TERM_CHARACTERS, "characters")
-    return value
-
-
-def _check_size(size: int, limit: int, unit: str) -> None:
-    if size > limit:
-        raise BadRequest(
-            f"Invalid request: glossary parameter has {size:,} {unit}; at most {limit:,} are "
-            "possible, and more in a glossary that is kept"
-        )
-
-
-_Source = Annotated[str, Field(min_length=1, max_length=LONGEST_TERM_BYTES)]
-_Target = Annotated[
-    str, Field(max_length=LONGEST_TERM_BYTES, json_schema_extra={"pattern": TERM_PATTERN})
-]
-_Terms = (
-    Annotated[dict[_Source, _Target], Field(max_length=TERMS, examples=[{"Wiese": "lawn"}])]
-    | Annotated[
-        str,
-        Field(
-            max_length=TERM_CHARACTERS,
-            examples=["Wiese\tlawn"],
-            json_schema_extra={"pattern": TSV_PATTERN},
-        ),
-    ]
-)
-
-
 class TranslateParameters(DecodingParameters):
     q: str | Texts = Field(
         description="The text, or a list of texts (JSON only).",
@@ -122,11 +82,7 @@ class TranslateParameters(DecodingParameters):
     format: Annotated[Literal["text", "html"] | None, BeforeValidator(_format)] = Field(
         None, description="`text` if not given; in `html`, tags stay where they belong."
     )
-    glossary: Annotated[_Terms | None, BeforeValidator(_bounded)] = Field(
-        None,
-        description="Terms of the source and what to write for them; as text, a line for each term "
-        "with a tab between both.",
-    )
+    glossary: Glossary = None
     prefix: str | None = Field(
         None,
         description="The beginning of the translation, of one text; kept character by character.",
@@ -169,7 +125,7 @@ class TranslateParameters(DecodingParameters):
             self.model,
             self.overrides(self.hypotheses),
             _HTML if self.format == "html" else PLAIN,
-            terms=_terms(self.glossary) if self.glossary else (),
+            terms=terms_of(self.glossary),
             prefix=self.prefix or "",
             confidence=self.confidence or False,
         )
@@ -198,22 +154,6 @@ def _parameters(fields: Fields, limits: RequestLimits) -> TranslateParameters:
             if getattr(parameters, name):
                 raise BadRequest(f"Invalid request: prefix parameter excludes {name}")
     return parameters
-
-
-def _terms(glossary: dict[str, str] | str) -> tuple[Term, ...]:
-    """The terms of the field; raises ``BadRequest`` that names the one that is wrong."""
-    try:
-        if isinstance(glossary, str):
-            terms = parse_tsv(glossary)
-        else:
-            terms = validate(starmap(Term, glossary.items()))
-    except InvalidGlossary as error:
-        raise BadRequest(f"Invalid request: glossary parameter: {error}") from error
-    _check_size(len(terms), TERMS, "terms")
-    _check_size(
-        sum(len(term.source) + len(term.target) for term in terms), TERM_CHARACTERS, "characters"
-    )
-    return terms
 
 
 FinishedBy = Literal["complete", "length"]

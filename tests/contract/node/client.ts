@@ -39,6 +39,7 @@ const translated = await said(
     client.POST('/translate', { body: { q: text, ...pair, attention: true, alternatives: 1 } }),
 );
 await said('POST /alternatives', client.POST('/alternatives', { body: { q: text, ...pair, position: 0 } }));
+await said('POST /sentences', client.POST('/sentences', { body: { q: text, ...pair } }));
 await said('GET /listPairs', client.GET('/listPairs'));
 const apertium = { query: { langpair: 'de|en', q: text } };
 await said('GET /translate', client.GET('/translate', { params: apertium }));
