@@ -53,7 +53,7 @@ def test_term_is_written_at_once_and_after_a_reload_until_it_is_removed(visit: V
     expect(field(visit, 0, "source")).to_have_value("Hund")
     visit.page.get_by_label("Remove Hund").click()
     expect(target).to_contain_text("dog")
-    visit.refuse("translate", status=400, json={"error": "a glossary needs another model"})
+    visit.refuse("sentences", status=400, json={"error": "a glossary needs another model"})
     write(visit, 0, "Hund", "puppy")
     expect(visit.find("#glossary-problem")).to_contain_text("a glossary needs another model")
 

@@ -49,14 +49,14 @@ def test_refusal_is_shown_and_can_be_retried_where_that_helps(visit: Visit) -> N
         ),
         (None, "The server cannot be reached.", ""),
     ]
-    for answer, message, reason in refusals:
+    for number, (answer, message, reason) in enumerate(refusals):
         visit.open(START)
         if answer is None:
             visit.page.route("**/translate", lambda route: route.abort(), times=1)
             visit.forgive("ERR_FAILED")
         else:
             visit.refuse("translate", **answer)
-        visit.find("#source-text").fill(TEXT)
+        visit.find("#source-text").fill(f"{TEXT} {number} Hunde.")
         expect(visit.find("#problem")).to_contain_text(message)
         expect(visit.find("#problem")).to_contain_text(reason)
         if answer is not None and answer["status"] == 413:

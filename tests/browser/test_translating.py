@@ -139,11 +139,11 @@ def test_blanks_and_lines_of_a_long_text_are_kept(visit: Visit) -> None:
 
 
 def test_long_text_is_streamed_sentence_by_sentence(visit: Visit) -> None:
-    part = 'event: part\ndata: {"text":0,"translatedText":"One. "}\n\n'
-    done = 'event: done\ndata: {"translatedText":"One. Two.","truncated":false}\n\n'
+    part = 'event: part\ndata: {"text":0,"translatedText":"One."}\n\n'
+    done = 'event: done\ndata: {"translatedText":["One.","Two."],"truncated":[false,false]}\n\n'
     for body, expected in ((part, "One. "), (part + ": patience\n\n" + done, "One. Two.")):
         visit.refuse("translate", body=body, content_type="text/event-stream")
-        visit.open("#source=de&target=en&text=" + "Eins. Zwei. " * 50)
+        visit.open("#source=de&target=en&text=" + "Ein Hund" + " und ein Hund" * 30 + ". Zwei.")
         expect(visit.find("#target-text")).to_have_js_property("textContent", expected)
         assert visit.requests_to("/translate")[-1].post_data_json["stream"] is True
         visit.open()

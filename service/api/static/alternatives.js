@@ -7,6 +7,8 @@ import { glossary, ofModel, sentencesOf, spoken, stale, undoable } from "./state
 import { t } from "./strings.js";
 
 const ALTERNATIVES = 3;
+/** No alternatives are requested of a text that is being typed. */
+const REST_MS = 300;
 
 export class Alternatives {
   #box = element("alternatives");
@@ -42,6 +44,8 @@ export class Alternatives {
     const asked = JSON.stringify(fields);
     try {
       if (this.#known.asked !== asked) {
+        await new Promise((rested) => { setTimeout(rested, REST_MS); });
+        if (request.signal.aborted) return;
         const { translatedText, alternatives } = await this.#server.translate(fields, request.signal);
         this.#known = { asked, texts: [translatedText, ...alternatives] };
       }

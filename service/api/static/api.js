@@ -54,12 +54,18 @@ export class Server {
     return this.get("frontend/settings");
   }
 
-  /** If `stream` is among the fields, `part` is called with each piece of the translation. */
+  /** The sentences of a text, and what is between them in its translation. */
+  async split(fields, signal) {
+    return (await this.post("sentences", fields, signal)).json();
+  }
+
+  /** If `stream` is among the fields, `part` is called with each piece of a translation and the
+      number of its text. */
   async translate(fields, signal, part) {
     const response = await this.post("translate", fields, signal);
     if (!response.headers.get("content-type")?.startsWith("text/event-stream")) return response.json();
     for await (const { name, data } of events(response)) {
-      if (name === "part") part(data.translatedText);
+      if (name === "part") part(data.translatedText, data.text);
       if (name === "done") return data;
       if (name === "error") throw new Refused(data.status, data.error);
     }

@@ -87,7 +87,9 @@ function hints(state) {
     found.push({ text: t("htmlFound"), offer: t("translateAsHtml"), action: ["format", "html"] });
   }
   if (state.stuck) found.push({ text: t("notContinued", { reason: state.stuck }) });
-  if (!result || stale(state)) return found;
+  // While a text is typed, the hints on its translation stay.
+  const { source, target: translated } = result?.inputs ?? {};
+  if (source !== state.source || translated !== target) return found;
   if (result.unserved) {
     found.push({ text: notServed(result.unserved) });
   }

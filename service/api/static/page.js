@@ -11,6 +11,7 @@ import { recall, recallDraft, remember, rememberDraft } from "./memory.js";
 import { Models } from "./models.js";
 import { Key, announce, showHints, showProblem } from "./notices.js";
 import { Sentences } from "./sentences.js";
+import { showSettings } from "./settings.js";
 import { copy, dropLink, readLink, writeLink } from "./sharing.js";
 import { DETECT, Store, draft, looksLikeHtml, maySwap, otherTarget, pair, redone, sourcesOf, spoken, stale, undoable, undone } from "./state.js";
 import { Steering } from "./steering.js";
@@ -32,6 +33,7 @@ showModels(store, (model) => { remember("model", model); apply({ model }); });
 showSource(store, typed);
 showTranslation(store);
 scrollTogether();
+showSettings(store);
 showProblem(store, again);
 showHints(store, { format: setFormat, translateTo: (target) => choose(pair(store.state, store.state.source, target)) });
 announce(store);
@@ -47,10 +49,10 @@ new Attention(server, store, () => translating.now());
 
 /* Actions of users */
 
-function typed(text) {
+function typed(text, ended) {
   dropLink();
   store.change({ text, unknownLink: [], ...(text.trim() ? {} : { fixed: false }), ...(looksLikeHtml({ text }) ? {} : { format: "text" }) });
-  translating.soon();
+  translating.soon(ended);
 }
 
 function apply(patch) {
@@ -70,6 +72,12 @@ store.watch((state) => ({ target: otherTarget(state) }), ({ target }) => {
   if (!target) return;
   store.change(pair(store.state, DETECT, target));
   translating.now();
+});
+
+/* Where texts are not translated while they are typed, a button translates them. */
+store.watch(({ live }) => ({ live }), ({ live }) => {
+  element("translate").hidden = live;
+  if (live && stale(store.state)) translating.soon();
 });
 
 function setFormat(format) {
@@ -104,6 +112,7 @@ store.watch(({ past, future }) => ({ past, future }), () => { lastWritten = stor
 
 const clicks = {
   clear,
+  translate: () => translating.now(),
   why: () => store.change({ why: !store.state.why }),
   undo: () => apply(undone(store.state)),
   redo: () => apply(redone(store.state)),

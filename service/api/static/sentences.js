@@ -3,6 +3,7 @@
 
 import { caretIn, element, rangeIn } from "./dom.js";
 import { carried } from "./spans.js";
+import { located } from "./splits.js";
 import { query, sentencesOf, stale } from "./state.js";
 
 const SEGMENTS = new Intl.Segmenter(undefined, { granularity: "sentence" });
@@ -105,14 +106,3 @@ export class Sentences {
 
 /** Whether two results are of the same request, whatever the user has changed since. */
 const same = (one, other) => one?.inputs === other.inputs;
-
-/** Spans of parts that follow one another in a text; null if one is not in it. */
-function located(text, parts) {
-  let position = 0;
-  const spans = parts.map((part) => {
-    const start = text.indexOf(part, position);
-    position = start + part.length;
-    return start < 0 ? null : { start, end: position };
-  });
-  return spans.includes(null) ? null : spans;
-}

@@ -29,6 +29,8 @@ const START = Object.freeze({
   /* Terms of the user, `[source, target]`, by pair of languages. */
   glossaries: recall("glossaries", {}),
   doubts: recall("doubts", false),
+  /* Whether a text is translated while it is typed. */
+  live: recall("live", true),
   why: false,
   sentence: 0,
   listed: recall("alternatives", false),
@@ -186,9 +188,12 @@ export function query(state) {
     ...glossary(inputs(state)),
     ...(state.doubts && format !== "html" && !terms(state).length ? { confidence: true } : {}),
     ...(state.why ? { attention: true } : {}),
-    ...(q.length > STREAMED_FROM ? { stream: true } : {}),
+    ...streamed(q),
   };
 }
+
+/** The field of a request whose answer is shown as it arrives. */
+export const streamed = (q) => (q.length > STREAMED_FROM ? { stream: true } : {});
 
 export function resultOf(answer, state) {
   return {

@@ -5,11 +5,18 @@ import { length, looksLikeHtml, spoken, stale, tooLong } from "./state.js";
 import { t } from "./strings.js";
 
 const NEARLY_FULL = 0.9;
+/** Shorter work is not named, so that the foot stays calm while a text is typed. */
+const NOTICED_MS = 500;
+/** The end of a sentence of more than one letter, or of a line. */
+const ENDED = /[\p{L}\p{N}\p{M}]{2}["'”’»)\]%]*[.!?…。！？।]["'”’»)\]]*$|\S\n$/u;
 
-/** Show the source; `typed(text)` is called with each change. */
+/** Show the source; `typed(text, ended)` is called with each change, and whether it ends a sentence. */
 export function showSource(store, typed) {
   const area = element("source-text");
-  area.addEventListener("input", () => typed(area.value));
+  area.addEventListener("input", ({ inputType }) => {
+    const written = ["insertText", "insertLineBreak"].includes(inputType);
+    typed(area.value, written && ENDED.test(area.value.slice(0, area.selectionStart)));
+  });
   store.watch(({ text }) => ({ text }), ({ text }) => {
     if (area.value !== text) area.value = text;
     fit(area);
@@ -50,10 +57,15 @@ export function showTranslation(store) {
   });
   store.watch((state) => ({ target: state.result?.inputs.target ?? state.target }),
     ({ target }) => { box.lang = target; });
-  store.watch((state) => ({ old: stale(state), running: state.running, error: state.error }), ({ old, running }) => {
+  store.watch((state) => ({ old: stale(state), running: state.running }), ({ old, running }) => {
     box.classList.toggle("stale", old);
     box.setAttribute("aria-busy", String(running));
-    element("state").textContent = running ? t("translating") : "";
+  });
+  let noticed = 0;
+  store.watch(({ running }) => ({ running }), ({ running }) => {
+    clearTimeout(noticed);
+    if (running) noticed = setTimeout(() => { element("state").textContent = t("translating"); }, NOTICED_MS);
+    else element("state").textContent = "";
   });
   store.watch((state) => ({ result: Boolean(state.result?.translation), old: stale(state) }), ({ result, old }) => {
     for (const name of ["copy", "share"]) {
