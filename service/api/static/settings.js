@@ -4,7 +4,7 @@ import { element } from "./dom.js";
 import { remember } from "./memory.js";
 
 /** Names in the state, and in the ids of check boxes. */
-const SWITCHES = ["live"];
+const SWITCHES = ["live", "keepHistory"];
 
 export function showSettings(store) {
   for (const name of SWITCHES) {

@@ -31,6 +31,7 @@ const START = Object.freeze({
   doubts: recall("doubts", false),
   /* Whether a text is translated while it is typed. */
   live: recall("live", true),
+  keepHistory: recall("keepHistory", true),
   why: false,
   sentence: 0,
   listed: recall("alternatives", false),
