@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.browser.support import Visit, sync_api
+from tests.browser.support import Visit, Visitor, sync_api
 
 expect = sync_api.expect
 pytestmark = pytest.mark.slow
@@ -73,3 +73,28 @@ def test_cancelled_file_leaves_the_queue(visit: Visit) -> None:
     visit.find("#files li").first.get_by_role("button").click()
     expect(visit.find("#files")).to_be_hidden()
     assert len(visit.requests_to("translate_file")) == 1
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_several_files_show_their_progress_and_are_cancelled_together(
+    visitor: Visitor, width: int
+) -> None:
+    visit = visitor(viewport={"width": width, "height": 800})
+    visit.open("#source=de&target=en&text=")
+    held: list[Any] = []
+    visit.page.route("**/translate_file", lambda route: held.append(route))
+    visit.find("#file-input").set_input_files([text_file(f"{name}.txt") for name in "abc"])
+    expect(visit.find("#files-done")).to_have_text("0 files of 3 are done.")
+    expect(visit.find("#files-bar")).to_have_attribute("max", "3")
+    held.pop().continue_()
+    expect(visit.find("#files-done")).to_have_text("1 file of 3 is done.")
+    expect(visit.find("#files li").nth(1)).to_contain_text("Translating b.txt")
+    assert visit.find("#files-bar").evaluate("bar => bar.value") == 1
+    visit.find("#files-cancel").press("Enter")
+    expect(visit.find("#files li")).to_have_count(1)
+    expect(visit.find("#files-progress")).to_be_hidden()
+    expect(visit.find("#file-button")).to_be_focused()
+    visit.page.unroute("**/translate_file")
+    visit.find("#file-input").set_input_files(text_file("d.txt"))
+    expect(visit.find("#files [title]")).to_have_count(2)
+    expect(visit.find("#files-progress")).to_be_hidden()

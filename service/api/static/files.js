@@ -12,10 +12,17 @@ export class Files {
   #store;
   #queue = [];
   #busy = false;
+  /** The files taken since none was left, without cancelled ones, and those of them that are done. */
+  #taken = new Set();
+  #done = new Set();
 
   constructor(server, store) {
     this.#server = server;
     this.#store = store;
+    element("files-cancel").addEventListener("click", () => {
+      for (const job of this.#taken) if (!this.#done.has(job)) this.#drop(job);
+      element("file-button").focus();
+    });
     const [button, input] = [element("file-button"), element("file-input")];
     button.addEventListener("click", () => input.click());
     input.addEventListener("change", () => {
@@ -61,25 +68,32 @@ export class Files {
       if (formats.includes((ENDING.exec(file.name)?.[0] ?? "").toLowerCase())) this.#enqueue(job);
       else this.#say(job, "fileUnsupported", { formats: formats.join(", ") }, this.#closer(job, "close"));
     }
+    this.#showProgress();
     this.#next();
   }
 
   #enqueue(job) {
     this.#queue.push(job);
+    this.#taken.add(job);
+    this.#done.delete(job);
     this.#say(job, "fileQueued", {}, this.#closer(job, "cancel"));
   }
 
   async #next() {
     if (this.#busy || !this.#queue.length) return;
     this.#busy = true;
-    await this.#translate(this.#queue.shift());
+    const job = this.#queue.shift();
+    await this.#translate(job);
+    if (this.#taken.has(job)) this.#done.add(job);
     this.#busy = false;
+    this.#showProgress();
     this.#next();
   }
 
   async #translate(job) {
     const { file, source, target, model, request } = job;
-    this.#say(job, "fileTranslating", {}, make("progress"), this.#closer(job, "cancel"));
+    const progress = make("progress", { ariaLabel: t("fileTranslating", { name: file.name }) });
+    this.#say(job, "fileTranslating", {}, progress, this.#closer(job, "cancel"));
     try {
       const address = await this.#server.translateFile(file, { source, target, model }, request.signal);
       const translated = await this.#server.bytes(address);
@@ -105,11 +119,28 @@ export class Files {
 
   #closer(job, name) {
     return linkButton(t(name), () => {
-      job.request.abort();
-      this.#queue = this.#queue.filter((other) => other !== job);
-      job.item.remove();
-      this.#list.hidden = !this.#list.children.length;
+      this.#drop(job);
       element("file-button").focus();
     });
+  }
+
+  #drop(job) {
+    job.request.abort();
+    this.#queue = this.#queue.filter((other) => other !== job);
+    if (!this.#done.has(job)) this.#taken.delete(job);
+    job.item.remove();
+    this.#list.hidden = !this.#list.children.length;
+    this.#showProgress();
+  }
+
+  /** Show how many of several files are done; those that failed are. */
+  #showProgress() {
+    const [n, most] = [this.#done.size, this.#taken.size];
+    element("files-progress").hidden = most < 2 || n === most;
+    element("files-done").textContent = t("filesDone", { n, most });
+    Object.assign(element("files-bar"), { max: most || 1, value: n });
+    if (n < most) return;
+    this.#taken.clear();
+    this.#done.clear();
   }
 }
