@@ -252,7 +252,7 @@ def test_why_pressed_while_the_same_text_is_translated_again_shows_its_maps(visi
     visit.translated()
     held: list[Any] = []
     visit.page.route("**/translate", lambda route: held.append(route), times=1)
-    visit.find("#source-text").press("Control+Enter")
+    visit.find("#doubts").click()
     expect(visit.find("#state")).to_have_text("Translating…")
     visit.find("#why").click()
     expect(visit.find("#attention")).to_be_visible()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from typing import Any
 
 import pytest
@@ -184,6 +185,8 @@ def test_typing_is_announced_once_after_a_rest(visit: Visit) -> None:
         visit.find("#source-text").press_sequentially(f"{word} ")
         visit.page.clock.run_for(300)
     expect(visit.find("#target-text")).to_contain_text("street")
+    visit.page.clock.run_for(700)
+    expect(visit.find("#target-text")).not_to_have_class(re.compile("stale"))
     visit.page.clock.run_for(1000)
     expect(visit.find("#announcer")).to_contain_text("German")
     expect(visit.find("#announcer")).to_contain_text(visit.find("#target-text").inner_text())

@@ -1,5 +1,5 @@
-/** What is shown of a text while some of its sentences are being translated: those that are known,
-    the parts of others that have arrived, and until then what stood in their place. */
+/** Preview of a translation of which some sentences are not done: those that are known, the parts of
+    others that have arrived, and until then what stood in their place. */
 
 import { keyOf, known } from "./remembered.js";
 import { interleaved } from "./splits.js";

@@ -14,6 +14,8 @@ export class Sentences {
   #boxes = { source: element("source-text"), target: element("target-text") };
   #mirror = element("source-mirror");
   #asked = null;
+  /** The text in which the user has moved the caret last, or written. */
+  #moved = "";
 
   constructor(server, store) {
     this.#server = server;
@@ -22,7 +24,10 @@ export class Sentences {
       box.addEventListener("pointerenter", () => this.#load());
       box.addEventListener("pointermove", (event) => this.#mark(this.#under(side, event)));
       box.addEventListener("pointerleave", () => this.#mark(-1));
-      for (const moved of ["click", "keyup"]) box.addEventListener(moved, () => this.#choose(side));
+      for (const moved of ["click", "keyup"]) box.addEventListener(moved, () => {
+        this.#moved = side;
+        this.#choose(side);
+      });
     }
     this.#boxes.target.addEventListener("focus", () => this.#load());
     const { source } = this.#boxes;
@@ -33,8 +38,7 @@ export class Sentences {
       if (needed) this.#load();
     });
     store.watch(({ result }) => ({ known: Boolean(result?.sentences), inputs: result?.inputs }), ({ known }) => {
-      const side = Object.keys(this.#boxes).find((name) => this.#boxes[name] === document.activeElement);
-      if (known && side) this.#choose(side);
+      if (known && this.#boxes[this.#moved] === document.activeElement) this.#choose(this.#moved);
     });
   }
 
