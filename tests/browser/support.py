@@ -20,6 +20,19 @@ sync_api.expect.set_options(timeout=1000 * ANSWERS_WITHIN)
 TEXT = "Zwei junge Männer spielen Fußball auf einer Wiese."
 TWO_SENTENCES = TEXT + " Eine Frau in einem roten Mantel fotografiert ihren Hund."
 
+VOICES = """
+    const voice = (lang, localService) => ({ lang, localService, default: false, name: lang });
+    const voices = [voice("de-AT", true), voice("en_US", true), voice("en-GB", false)];
+    speechSynthesis.getVoices = () => voices;
+    window.SpeechSynthesisUtterance = class extends EventTarget {
+        constructor(text) { super(); this.text = text; }
+    };
+    window.spoken = [];
+    speechSynthesis.speak = (utterance) => { spoken.push(utterance); };
+    speechSynthesis.cancel = () => { spoken.length = 0; };
+"""
+"""Script of a page with two voices of its device and one of a service. They record texts."""
+
 
 def browser_path() -> str:
     """Path of a Chromium; skips the test if there is none."""

@@ -6,22 +6,11 @@ from typing import Any
 
 import pytest
 
-from tests.browser.support import TEXT, TWO_SENTENCES, Visit, Visitor, sync_api
+from tests.browser.support import TEXT, TWO_SENTENCES, VOICES, Visit, Visitor, sync_api
 
 expect = sync_api.expect
 pytestmark = pytest.mark.slow
 START = "#source=de&target=en&text="
-VOICES = """
-    const voice = (lang, localService) => ({ lang, localService, default: false, name: lang });
-    const voices = [voice("de-AT", true), voice("en_US", true), voice("en-GB", false)];
-    speechSynthesis.getVoices = () => voices;
-    window.SpeechSynthesisUtterance = class extends EventTarget {
-        constructor(text) { super(); this.text = text; }
-    };
-    window.spoken = [];
-    speechSynthesis.speak = (utterance) => { spoken.push(utterance); };
-    speechSynthesis.cancel = () => { spoken.length = 0; };
-"""
 
 
 def rest(visit: Visit) -> None:
