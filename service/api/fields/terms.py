@@ -59,10 +59,8 @@ Glossary = Annotated[
 ]
 
 
-def terms_of(glossary: dict[str, str] | str | None) -> tuple[Term, ...]:
+def terms_of(glossary: dict[str, str] | str) -> tuple[Term, ...]:
     """The terms of the field; raises ``BadRequest`` that names the one that is wrong."""
-    if not glossary:
-        return ()
     try:
         if isinstance(glossary, str):
             terms = parse_tsv(glossary)

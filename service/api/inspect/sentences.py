@@ -54,7 +54,7 @@ class SentencesParameters(BaseModel):
             read(self.target, catalogue.targets),
             read_source(self.source, catalogue.sources),
             self.model,
-            terms=terms_of(self.glossary),
+            terms=terms_of(self.glossary) if self.glossary else (),
         )
 
 

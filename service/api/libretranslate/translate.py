@@ -125,7 +125,7 @@ class TranslateParameters(DecodingParameters):
             self.model,
             self.overrides(self.hypotheses),
             _HTML if self.format == "html" else PLAIN,
-            terms=terms_of(self.glossary),
+            terms=terms_of(self.glossary) if self.glossary else (),
             prefix=self.prefix or "",
             confidence=self.confidence or False,
         )
