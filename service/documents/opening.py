@@ -19,6 +19,7 @@ from service.documents.formats.json_messages import open_arb, open_json
 from service.documents.formats.markdown import open_markdown
 from service.documents.formats.ooxml import open_docx, open_pptx, open_xlsx
 from service.documents.formats.opendocument import open_odp, open_ods, open_odt
+from service.documents.formats.pdf import open_pdf
 from service.documents.formats.properties import open_properties
 from service.documents.formats.string_catalogue import open_xcstrings
 from service.documents.formats.text import open_text
@@ -40,6 +41,7 @@ _FORMATS: MappingProxyType[str, Callable[[bytes, Languages], Document]] = Mappin
         ".ods": open_ods,
         ".odp": open_odp,
         ".epub": open_epub,
+        ".pdf": open_pdf,
         ".po": open_po,
         ".xliff": open_xliff,
         ".xlf": open_xliff,

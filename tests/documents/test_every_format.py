@@ -176,7 +176,7 @@ def test_the_extension_selects_the_format_regardless_of_case() -> None:
     assert open_document("a.b.txt", b"Hi").media_type == "text/plain"
 
 
-@pytest.mark.parametrize("name", ["report.pdf", "README", "", ".txt", "a." + "x" * 1000])
+@pytest.mark.parametrize("name", ["report.doc", "README", "", ".txt", "a." + "x" * 1000])
 def test_other_extensions_are_refused_with_the_supported_ones(name: str) -> None:
     with pytest.raises(UnsupportedDocument) as refusal:
         open_document(name, b"")

@@ -53,6 +53,7 @@ class Outline:
         "text/x-java-properties",
         "application/epub+zip",
         "application/json",
+        "application/pdf",
         "application/vnd.oasis.opendocument.presentation",
         "application/vnd.oasis.opendocument.spreadsheet",
         "application/vnd.oasis.opendocument.text",

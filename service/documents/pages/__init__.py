@@ -1,0 +1,1 @@
+"""Pages of PDF files: glyphs, lines, blocks of text, fonts and content streams."""

@@ -1,0 +1,225 @@
+"""Joins the lines of a page to blocks: paragraphs, headings, items of lists, cells of tables."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from statistics import median
+from typing import Literal
+
+from service.documents.fragments.fragment import Fragment, Piece
+from service.documents.pages.types import Box, Line, Style
+
+_LEADING = (0.75, 2.0)
+"""Least and greatest distance of baselines of a block, in ems."""
+_HYPHENATED = re.compile(r"[^\W\d_]-$")
+_AND = frozenset({"und", "oder", "bzw.", "and", "or", "et", "ou", "y", "o", "e", "en", "of"})
+"""Words before which a hyphen belongs to its word: *Vor- und Nachteile*."""
+
+Alignment = Literal["left", "centre", "right"]
+
+
+@dataclass(frozen=True)
+class Block:
+    """Lines that are one text."""
+
+    lines: tuple[Line, ...]
+
+    @cached_property
+    def left(self) -> float:
+        return min(line.left for line in self.lines)
+
+    @cached_property
+    def right(self) -> float:
+        return max(line.right for line in self.lines)
+
+    @cached_property
+    def size(self) -> float:
+        return median(line.size for line in self.lines)
+
+    @cached_property
+    def leading(self) -> float:
+        """Distance of baselines; a usual one for a single line."""
+        drops = [above.y - below.y for above, below in pairwise(self.lines)]
+        return median(drops) if drops else 1.2 * self.size
+
+    @property
+    def turns(self) -> int:
+        return self.lines[0].turns
+
+    @cached_property
+    def box(self) -> Box:
+        first, last = self.lines[0].box, self.lines[-1].box
+        return Box(self.left, last.bottom, self.right, first.top)
+
+    @cached_property
+    def style(self) -> Style:
+        """Style of most glyphs."""
+        counts = Counter(glyph.style for line in self.lines for glyph in line.glyphs)
+        return counts.most_common(1)[0][0]
+
+    @cached_property
+    def styles(self) -> tuple[Style, ...]:
+        """Every style, in order; ``name`` of a tag of ``pieces`` is an index."""
+        return tuple(dict.fromkeys(glyph.style for line in self.lines for glyph in line.glyphs))
+
+    @cached_property
+    def fragment(self) -> Fragment:
+        return Fragment(self.pieces())
+
+    def pieces(self) -> Iterator[Piece]:
+        """Text without line breaks; tags enclose what has another style than most glyphs."""
+        text, style = "", self.style
+        for word, joined in self._words():
+            for number, (character, its) in enumerate(word):
+                blank = "" if number or joined else " "
+                if its != style:
+                    yield Piece("text", text)
+                    if style != self.style:
+                        yield Piece("close", "", str(self.styles.index(style)))
+                    yield Piece("text", blank)
+                    if its != self.style:
+                        yield Piece(
+                            "open", str(self.styles.index(its)), str(self.styles.index(its))
+                        )
+                    text, style, blank = "", its, ""
+                text += blank + character
+        yield Piece("text", text)
+        if style != self.style:
+            yield Piece("close", "", str(self.styles.index(style)))
+
+    def _words(self) -> Iterator[tuple[list[tuple[str, Style]], bool]]:
+        """Words as styled characters, and whether each continues the one before it."""
+        joined = True
+        words = [(n, word) for n, line in enumerate(self.lines) for word in line.words()]
+        for place, (number, word) in enumerate(words):
+            characters = [(glyph.text, glyph.style) for glyph in word]
+            follows = words[place + 1] if place + 1 < len(words) else None
+            joins = False
+            if follows is not None and follows[0] != number:
+                next_word = "".join(glyph.text for glyph in follows[1])
+                joins = _HYPHENATED.search("".join(glyph.text for glyph in word)) is not None
+                joins = joins and next_word not in _AND
+                if joins and next_word[0].islower():
+                    characters.pop()
+            yield characters, joined
+            joined = joins
+
+
+def blocks_of(lines: Sequence[Line], rules: Sequence[Box]) -> Iterator[Block]:
+    """Blocks in the order of the content stream."""
+    rows = _rows(lines)
+    chain: list[Line] = []
+    for line in lines:
+        if chain and not _may_follow(chain, line, rules, rows):
+            yield from _split(chain)
+            chain = []
+        chain.append(line)
+    if chain:
+        yield from _split(chain)
+
+
+def alignment_of(block: Block, others: Sequence[Block], page: Box) -> Alignment:
+    """How the lines of a block are aligned, or a single line with the other blocks."""
+    near = 0.3 * block.size
+    if len(block.lines) > 1:
+        lefts, centres, rights = _edges(block.lines)
+        if _spread(lefts[1:]) < near:
+            return "left"
+        if _spread(centres) < near:
+            return "centre"
+        return "right" if _spread(rights) < near else "left"
+    centre = (block.left + block.right) / 2
+    votes: Counter[Alignment] = Counter()
+    for other in others:
+        if other is not block and other.turns == block.turns:
+            votes["left"] += abs(other.left - block.left) < near
+            votes["right"] += abs(other.right - block.right) < near
+            votes["centre"] += abs((other.left + other.right) / 2 - centre) < near
+    if abs((page.left + page.right) / 2 - centre) < 2 * near:
+        votes["centre"] += 1
+    if not votes["left"] and (votes["centre"] or votes["right"]):
+        return "centre" if votes["centre"] >= votes["right"] else "right"
+    return "left"
+
+
+def _rows(lines: Sequence[Line]) -> Counter[tuple[int, int]]:
+    """Number of lines on each baseline."""
+    return Counter(_row(line) for line in lines)
+
+
+def _row(line: Line) -> tuple[int, int]:
+    return line.turns, round(line.y)
+
+
+def _may_follow(
+    chain: Sequence[Line], line: Line, rules: Sequence[Box], rows: Counter[tuple[int, int]]
+) -> bool:
+    """Whether a line can be the next one of a block, as far as the lines before it tell."""
+    last = chain[-1]
+    drop, size = last.y - line.y, max(last.size, line.size)
+    if line.turns != last.turns or min(last.size, line.size) < 0.87 * size:
+        return False
+    if not _LEADING[0] * size <= drop <= _LEADING[1] * size:
+        return False
+    if len(chain) > 1 and abs(chain[-2].y - last.y - drop) > 0.25 * size:
+        return False
+    if line.left >= last.right or line.right <= last.left or line.is_label:
+        return False
+    if {glyph.style for glyph in last.glyphs}.isdisjoint(glyph.style for glyph in line.glyphs):
+        return False
+    cells = rows[_row(last)] > 1 and rows[_row(line)] > 1
+    if cells and (drop > 1.45 * size or max(map(_count_words, (last, line))) < 3):
+        return False
+    return not any(
+        line.y < rule.bottom <= rule.top < last.y + size / 4
+        and rule.left < line.right
+        and rule.right > line.left
+        for rule in (each.turned(line.turns) for each in rules)
+        if rule.right - rule.left > rule.top - rule.bottom
+    )
+
+
+def _count_words(line: Line) -> int:
+    return len(line.text.split())
+
+
+def _split(chain: Sequence[Line]) -> Iterator[Block]:
+    """Blocks of lines that follow one another: paragraphs end with short lines or have indents."""
+    lefts, centres, rights = _edges(chain)
+    near = 0.3 * chain[0].size
+    ragged = _spread(lefts) >= near
+    if ragged and (_spread(centres) < near or _spread(rights) < near):
+        yield Block(tuple(chain))
+        return
+    block: list[Line] = []
+    for line in chain:
+        if block and (_ends(block[-1], line, max(rights)) or _is_indented(block, line)):
+            yield Block(tuple(block))
+            block = []
+        block.append(line)
+    yield Block(tuple(block))
+
+
+def _edges(lines: Sequence[Line]) -> tuple[list[float], list[float], list[float]]:
+    lefts, rights = [line.left for line in lines], [line.right for line in lines]
+    return lefts, [(a + b) / 2 for a, b in zip(lefts, rights, strict=True)], rights
+
+
+def _spread(values: Sequence[float]) -> float:
+    return max(values, default=0.0) - min(values, default=0.0)
+
+
+def _ends(last: Line, line: Line, right: float) -> bool:
+    """Whether the first word of a line would have had room in the line before it."""
+    word = next(line.words())
+    width = max(glyph.right for glyph in word) - word[0].left
+    return last.right + 0.5 * line.size + width < right
+
+
+def _is_indented(block: Sequence[Line], line: Line) -> bool:
+    return any(line.left > each.left + 0.8 * line.size for each in block[1:] or block)

@@ -1,0 +1,232 @@
+"""A PDF document: texts of its pages, and the same pages with translations."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+
+import pikepdf
+import pypdfium2 as pdfium
+
+from service.documents.pages import content as page_content
+from service.documents.pages.blocks import Block, blocks_of
+from service.documents.pages.glyphs import read_glyphs
+from service.documents.pages.layout import Layout
+from service.documents.pages.lines import lines_of
+from service.documents.pages.typefaces import Typefaces
+from service.documents.pages.types import Box, Line, Source
+from service.documents.pages.typesetting import Room, Setter, letters_of
+from service.documents.types import BrokenDocument, Languages, MarkedSource
+
+_MOST_PAGES = 2_000
+_MOST_BYTES = 256 * 2**20
+"""Limit for all streams but pictures, unpacked."""
+_MOST_BYTES_OF_STREAM = 32 * 2**20
+_NOTE = (
+    "This page has no text that can be translated: it is a picture. Recognise its text (OCR) first."
+)
+_WITHOUT_FONT = frozenset(
+    {
+        *("am", "as", "bn", "bo", "dv", "dz", "gu", "hi", "ja", "km", "kn", "ko", "ml", "mr"),
+        *("my", "ne", "or", "pa", "sa", "si", "ta", "te", "th", "ti", "ur", "yue", "zh"),
+    }
+)
+"""Languages whose letters the fonts lack."""
+
+
+@dataclass(frozen=True, slots=True)
+class _PageTexts:
+    """Blocks of a page, and for each its text unless it stays as it is."""
+
+    blocks: tuple[Block, ...]
+    sources: tuple[MarkedSource | None, ...]
+    rules: tuple[Box, ...]
+    box: Box
+    is_picture: bool
+
+
+class PdfDocument:
+    media_type = "application/pdf"
+
+    def __init__(self, content: bytes, languages: Languages) -> None:
+        language = languages.target.partition("-")[0].lower()
+        if language in _WITHOUT_FONT:
+            raise BrokenDocument(
+                f"there is no font for {language!r}, so no PDF can be written in this language; "
+                "send the text in another format, such as .docx or .txt"
+            )
+        self._language = languages.target
+        with _opened(content) as pdf:
+            self._content = content
+            self._pages = tuple(_read_pages(pdf))
+        self.texts = tuple(
+            source for page in self._pages for source in page.sources if source is not None
+        )
+        if not self.texts and any(page.is_picture for page in self._pages):
+            raise BrokenDocument(
+                "the pages are pictures without text, as of a scanner; recognise the text (OCR) "
+                "first"
+            )
+
+    def replaced(self, translations: Sequence[str]) -> bytes:
+        if len(translations) != len(self.texts):
+            raise ValueError(f"{len(self.texts)} texts have {len(translations)} translations")
+        remaining = iter(translations)
+        typefaces = Typefaces()
+        with _opened(self._content) as pdf:
+            changed: list[pikepdf.Page] = []
+            for page, texts in zip(pdf.pages, self._pages, strict=True):
+                count = sum(source is not None for source in texts.sources)
+                if _write_page(pdf, page, texts, list(islice(remaining, count)), typefaces):
+                    changed.append(page)
+                if texts.is_picture:
+                    _add_note(pdf, page, texts.box)
+            fonts = {f"/{name}": face.embedded(pdf) for name, face in typefaces.used().items()}
+            for page in changed:
+                known = page.obj.Resources.get("/Font", pikepdf.Dictionary())
+                page.obj.Resources.Font = pikepdf.Dictionary(dict(known.items()))
+                for name, font in fonts.items():
+                    page.obj.Resources.Font[name] = font
+            if changed:
+                _state_language(pdf, self._language)
+            written = io.BytesIO()
+            # The same bytes each time: without an identifier of the moment.
+            pdf.save(written, deterministic_id=True)
+        return written.getvalue()
+
+
+@contextmanager
+def _opened(content: bytes) -> Iterator[pikepdf.Pdf]:
+    try:
+        with pikepdf.open(io.BytesIO(content)) as pdf:
+            _check(pdf)
+            yield pdf
+    except pikepdf.PasswordError as error:
+        raise BrokenDocument("the file is protected by a password; save it without one") from error
+    except (pikepdf.PdfError, pdfium.PdfiumError, RecursionError) as error:
+        raise BrokenDocument("this is not a PDF, or it is damaged") from error
+
+
+def _check(pdf: pikepdf.Pdf) -> None:
+    """Refuse files that are encrypted or too large; unpacks every stream but pictures once."""
+    if pdf.is_encrypted:
+        raise BrokenDocument("the file is protected by a password; save it without one")
+    if len(pdf.pages) > _MOST_PAGES:
+        raise BrokenDocument(
+            f"the document has {len(pdf.pages)} pages; at most {_MOST_PAGES} are read: send it in "
+            "parts"
+        )
+    total = 0
+    for each in pdf.objects:
+        if isinstance(each, pikepdf.Stream) and each.get("/Subtype") != "/Image":
+            size = len(each.read_bytes())
+            total += size
+            if size > _MOST_BYTES_OF_STREAM or total > _MOST_BYTES:
+                raise BrokenDocument(
+                    f"the document has streams of {total} bytes; at most {_MOST_BYTES_OF_STREAM} "
+                    f"bytes of one and {_MOST_BYTES} of all are unpacked"
+                )
+
+
+def _read_pages(pdf: pikepdf.Pdf) -> Iterator[_PageTexts]:
+    normalised = io.BytesIO()
+    # PDFium and qpdf repair damaged files in different ways, so both read qpdf's.
+    pdf.save(normalised)
+    with pdfium.PdfDocument(normalised.getvalue()) as rendered:
+        for number, page in enumerate(pdf.pages):
+            shown = rendered[number]
+            try:
+                yield _read_page(page, shown)
+            finally:
+                shown.close()
+
+
+def _read_page(page: pikepdf.Page, shown: pdfium.PdfPage) -> _PageTexts:
+    found = read_glyphs(shown, page_content.groups_of(page))
+    rules = tuple(found.rules)
+    blocks = tuple(blocks_of(lines_of(found.glyphs, rules), rules))
+    sources = tuple(_source_of(block, found.fixed) for block in blocks)
+    picture = bool(found.pictures) and not found.glyphs
+    return _PageTexts(blocks, sources, rules, found.box, picture)
+
+
+def _sources_in(block: Block) -> set[Source]:
+    return {glyph.source for line in block.lines for glyph in line.glyphs}
+
+
+def _source_of(block: Block, fixed: set[Source]) -> MarkedSource | None:
+    """The text of a block, ``None`` if the block stays as it is."""
+    if not fixed.isdisjoint(_sources_in(block)) or block.lines[0].is_label:
+        return None
+    text = "".join(line.text for line in block.lines)
+    return block.fragment.source if any(map(str.isalpha, text)) else None
+
+
+def _write_page(
+    pdf: pikepdf.Pdf,
+    page: pikepdf.Page,
+    texts: _PageTexts,
+    translations: Sequence[str],
+    typefaces: Typefaces,
+) -> bool:
+    """Replace the texts of a page that have another translation; returns whether any has."""
+    remaining = iter(translations)
+    written: dict[int, str] = {}
+    for number, source in enumerate(texts.sources):
+        if source is not None and (translation := next(remaining)) != source.text:
+            written[number] = translation
+    if not written:
+        return False
+    removed = frozenset(
+        source for number in written for source in _sources_in(texts.blocks[number])
+    )
+    layout = Layout(texts.blocks, texts.rules, texts.box)
+    drawn: list[bytes] = []
+    for number, block in enumerate(texts.blocks):
+        if number in written:
+            letters = letters_of(block, block.fragment.replaced(written[number]))
+            placed = Setter(typefaces, block, layout.room_of(number), letters).set()
+            layout.take(number, placed.box)
+            drawn.append(placed.content)
+        else:
+            # A group of operators can have glyphs of several blocks, which are then all set anew.
+            for line in block.lines:
+                glyphs = tuple(glyph for glyph in line.glyphs if glyph.source in removed)
+                if glyphs:
+                    drawn.append(_set_again(Line(glyphs), typefaces))
+    old = page_content.without(pdf, page, removed)
+    page.obj.Contents = pdf.make_stream(b"\n".join([b"q", old, b"Q", *drawn]))
+    return True
+
+
+def _set_again(line: Line, typefaces: Typefaces) -> bytes:
+    block = Block((line,))
+    room = Room(block.left, block.right, 0.0, "left")
+    return Setter(typefaces, block, room, letters_of(block, block.pieces())).set().content
+
+
+def _add_note(pdf: pikepdf.Pdf, page: pikepdf.Page, box: Box) -> None:
+    """An annotation in the corner of a page, which leaves the page itself as it is."""
+    note = pikepdf.Dictionary(
+        Type=pikepdf.Name.Annot,
+        Subtype=pikepdf.Name.Text,
+        Rect=[box.left + 6, box.top - 26, box.left + 26, box.top - 6],
+        Contents=_NOTE,
+        Name=pikepdf.Name.Note,
+        C=[1, 0.8, 0],
+        F=28,
+    )
+    known = page.obj.get("/Annots", pikepdf.Array())
+    page.obj.Annots = pikepdf.Array([*known, pdf.make_indirect(note)])
+
+
+def _state_language(pdf: pikepdf.Pdf, language: str) -> None:
+    """State the language, and drop the structure tree, whose texts are no longer there."""
+    if language:
+        pdf.Root.Lang = language
+    for key in ("/StructTreeRoot", "/MarkInfo"):
+        if key in pdf.Root:
+            del pdf.Root[key]

@@ -1,0 +1,102 @@
+"""Room of each block on its page: how far its translation may grow without touching others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from service.documents.pages.blocks import Block, alignment_of
+from service.documents.pages.types import Box
+from service.documents.pages.typesetting import Room
+
+_PADDING = 2.0
+"""Points between text and a rule."""
+_GUTTER = 0.6
+"""Ems between text and other text beside it."""
+
+
+class Layout:
+    """Boxes that are taken on a page, by blocks and by rules."""
+
+    def __init__(self, blocks: Sequence[Block], rules: Sequence[Box], page: Box) -> None:
+        self._blocks = blocks
+        self._boxes = [block.box for block in blocks]
+        self._page = page
+        self._rules = {
+            turns: [rule.turned(turns) for rule in rules]
+            for turns in {block.turns for block in blocks}
+        }
+        self._edges = {
+            turns: Box(
+                min(block.left for block in blocks if block.turns == turns),
+                min(block.box.bottom for block in blocks if block.turns == turns),
+                max(block.right for block in blocks if block.turns == turns),
+                page.turned(turns).top,
+            )
+            for turns in self._rules
+        }
+
+    def room_of(self, number: int) -> Room:
+        """Room of a block: its box, the free place beside a single line, and that below."""
+        block = self._blocks[number]
+        alignment = alignment_of(block, self._blocks, self._page.turned(block.turns))
+        left, right = block.left, block.right
+        if len(block.lines) == 1 or alignment == "left":
+            after, before = self._beside(number)
+            if alignment == "left":
+                right = max(
+                    right, after if len(block.lines) == 1 else min(after, self._column(block))
+                )
+            elif alignment == "right":
+                left = min(left, before)
+            else:
+                free = max(0.0, min(after - right, left - before))
+                left, right = left - free, right + free
+        return Room(left, right, self._below(number, left, right), alignment)
+
+    def take(self, number: int, box: Box) -> None:
+        """State the box that a translation takes."""
+        old = self._boxes[number]
+        self._boxes[number] = Box(
+            min(old.left, box.left),
+            min(old.bottom, box.bottom),
+            max(old.right, box.right),
+            max(old.top, box.top),
+        )
+
+    def _column(self, block: Block) -> float:
+        """Right edge of the blocks that begin at the same place."""
+        return max(
+            other.right
+            for other in self._blocks
+            if other.turns == block.turns and abs(other.left - block.left) < 0.5 * block.size
+        )
+
+    def _beside(self, number: int) -> tuple[float, float]:
+        """Limits at the right and at the left of a block."""
+        block, box = self._blocks[number], self._boxes[number]
+        edges = self._edges[block.turns]
+        after, before = edges.right, edges.left
+        for other, padding in self._others(number):
+            if other.bottom < box.top and other.top > box.bottom:
+                if other.left >= box.right - 1:
+                    after = min(after, other.left - padding)
+                if other.right <= box.left + 1:
+                    before = max(before, other.right + padding)
+        return after, before
+
+    def _below(self, number: int, left: float, right: float) -> float:
+        block, box = self._blocks[number], self._boxes[number]
+        floor = self._edges[block.turns].bottom
+        for other, padding in self._others(number):
+            if other.left < right and other.right > left and other.top <= box.bottom + 1:
+                floor = max(floor, other.top + padding)
+        return max(0.0, box.bottom - floor)
+
+    def _others(self, number: int) -> list[tuple[Box, float]]:
+        block = self._blocks[number]
+        texts = [
+            (box, _GUTTER * block.size)
+            for other, box in enumerate(self._boxes)
+            if other != number and self._blocks[other].turns == block.turns
+        ]
+        return texts + [(rule, _PADDING) for rule in self._rules[block.turns]]

@@ -1,0 +1,91 @@
+"""Joins the glyphs of a page to lines, and separates columns and cells of one row."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+from service.documents.pages.bidi import is_right_to_left
+from service.documents.pages.types import Box, Glyph, Line
+
+_GAP = 1.5
+"""Widest gap in a line, in ems, within one operator: justified words have wide blanks."""
+_GAP_OF_OPERATORS = 0.9
+"""Widest gap in ems between two operators."""
+_BACK = 0.6
+"""Ems by which a glyph may begin before the end of the last one."""
+_GAP_OF_LABEL = 0.45
+"""Ems between the number of an item and its text; fewer are a blank of a sentence."""
+_SHIFT = 0.45
+"""Ems by which super- and subscripts leave the baseline."""
+_SMALLER = 0.8
+_BAR = re.compile(r"(?:[.․…_·]){4,}")  # noqa: RUF001
+
+
+def lines_of(glyphs: Iterable[Glyph], rules: Sequence[Box]) -> list[Line]:
+    """Lines in the order of the content stream; ``rules`` are in user space."""
+    lines: list[list[Glyph]] = []
+    for glyph in glyphs:
+        if not (lines and _continues(lines[-1], glyph, rules)):
+            lines.append([])
+        lines[-1].append(glyph)
+    return [part for line in lines for part in _parts(_with_scripts(line))]
+
+
+def _continues(line: Sequence[Glyph], glyph: Glyph, rules: Sequence[Box]) -> bool:
+    last = line[-1]
+    size = max(last.size, glyph.size)
+    if glyph.turns != last.turns:
+        return False
+    base = max(line, key=lambda each: each.size)
+    if abs(glyph.y - base.y) > 0.1 * size and not _is_script(base, glyph):
+        return False
+    gap = glyph.left - last.right
+    if is_right_to_left(last.text + glyph.text):
+        gap = max(gap, last.left - glyph.right)
+    widest = _GAP if glyph.source == last.source else _GAP_OF_OPERATORS
+    if not -_BACK * size <= gap <= widest * size:
+        return False
+    return gap < 0.3 * size or not _separated(last, glyph, rules)
+
+
+def _is_script(base: Glyph, glyph: Glyph) -> bool:
+    smaller = glyph.size < _SMALLER * base.size
+    return smaller and abs(glyph.y - base.y) < _SHIFT * base.size
+
+
+def _separated(last: Glyph, glyph: Glyph, rules: Sequence[Box]) -> bool:
+    """Whether a vertical rule is between two glyphs of a line."""
+    low, high = glyph.y, glyph.y + glyph.size / 2
+    return any(
+        rule.left >= last.right - 1
+        and rule.right <= glyph.left + 1
+        and rule.bottom <= low
+        and rule.top >= high
+        for rule in (each.turned(glyph.turns) for each in rules)
+    )
+
+
+def _with_scripts(line: Sequence[Glyph]) -> tuple[Glyph, ...]:
+    base = max(line, key=lambda each: each.size)
+    return tuple(
+        replace(glyph, style=replace(glyph.style, script="above" if glyph.y > base.y else "below"))
+        if _is_script(base, glyph) and abs(glyph.y - base.y) > 0.1 * base.size
+        else glyph
+        for glyph in line
+    )
+
+
+def _parts(line: tuple[Glyph, ...]) -> Iterator[Line]:
+    """A line, and as further lines its label and the rows of dots of a table of contents."""
+    text = "".join(glyph.text[0] for glyph in line)
+    cuts = {0, len(line), *(place for bar in _BAR.finditer(text) for place in bar.span())}
+    label = next(Line(line).words())
+    if Line(label).is_label and len(label) < len(line):
+        gap = line[len(label)].left - label[-1].right
+        if gap > _GAP_OF_LABEL * label[0].size or not label[0].text.isalnum():
+            cuts.add(len(label))
+    for start, end in pairwise(sorted(cuts)):
+        yield Line(line[start:end])
