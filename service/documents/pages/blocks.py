@@ -16,6 +16,8 @@ from service.documents.pages.types import Box, Line, Style
 
 _LEADING = (0.75, 2.0)
 """Least and greatest distance of baselines of a block, in ems."""
+_FEW_LINES = 3
+"""Lines of a chain that may all be short; the longest of more lines shows the width."""
 _HYPHENATED = re.compile(r"[^\W\d_]-$")
 _AND = frozenset({"und", "oder", "bzw.", "and", "or", "et", "ou", "y", "o", "e", "en", "of"})
 """Words before which a hyphen belongs to its word: *Vor- und Nachteile*."""
@@ -46,6 +48,16 @@ class Block:
         """Distance of baselines; a usual one for a single line."""
         drops = [above.y - below.y for above, below in pairwise(self.lines)]
         return median(drops) if drops else 1.2 * self.size
+
+    @cached_property
+    def is_justified(self) -> bool:
+        """Whether all lines but the last one end at the right edge, and begin at the left one."""
+        filled, near = self.lines[:-1], 0.15 * self.size
+        return len(filled) > 1 and all(
+            self.right - line.right < near
+            and (line is filled[0] or line.left - min(self.left, filled[1].left) < near)
+            for line in filled
+        )
 
     @property
     def turns(self) -> int:
@@ -116,11 +128,11 @@ def blocks_of(lines: Sequence[Line], rules: Sequence[Box]) -> Iterator[Block]:
     chain: list[Line] = []
     for line in lines:
         if chain and not _may_follow(chain, line, rules, rows):
-            yield from _split(chain)
+            yield from _split(chain, _limit(chain, lines, rules))
             chain = []
         chain.append(line)
     if chain:
-        yield from _split(chain)
+        yield from _split(chain, _limit(chain, lines, rules))
 
 
 def alignment_of(block: Block, others: Sequence[Block], page: Box) -> Alignment:
@@ -170,6 +182,8 @@ def _may_follow(
         return False
     if line.left >= last.right or line.right <= last.left or line.is_label:
         return False
+    if line.has_label and (chain[0].has_label or line.left < last.left - size):
+        return False
     if {glyph.style for glyph in last.glyphs}.isdisjoint(glyph.style for glyph in line.glyphs):
         return False
     cells = rows[_row(last)] > 1 and rows[_row(line)] > 1
@@ -188,7 +202,29 @@ def _count_words(line: Line) -> int:
     return len(line.text.split())
 
 
-def _split(chain: Sequence[Line]) -> Iterator[Block]:
+def _limit(chain: Sequence[Line], lines: Sequence[Line], rules: Sequence[Box]) -> float:
+    """Right edge up to which the lines of a chain could have been filled."""
+    right = max(line.right for line in chain)
+    if not 1 < len(chain) <= _FEW_LINES:
+        return right
+    top, bottom = chain[0].box.top, chain[-1].box.bottom
+    column = max(
+        line.right
+        for line in lines
+        if line.turns == chain[0].turns and abs(line.left - chain[0].left) < 0.3 * line.size
+    )
+    beside = [
+        box.left
+        for box in (
+            *(rule.turned(chain[0].turns) for rule in rules),
+            *(line.box for line in lines if line.turns == chain[0].turns),
+        )
+        if box.left >= right and box.bottom < top and box.top > bottom
+    ]
+    return max(right, min([column, *beside]))
+
+
+def _split(chain: Sequence[Line], limit: float) -> Iterator[Block]:
     """Blocks of lines that follow one another: paragraphs end with short lines or have indents."""
     lefts, centres, rights = _edges(chain)
     near = 0.3 * chain[0].size
@@ -198,7 +234,7 @@ def _split(chain: Sequence[Line]) -> Iterator[Block]:
         return
     block: list[Line] = []
     for line in chain:
-        if block and (_ends(block[-1], line, max(rights)) or _is_indented(block, line)):
+        if block and (_ends(block[-1], line, limit) or _is_indented(block, line)):
             yield Block(tuple(block))
             block = []
         block.append(line)

@@ -34,6 +34,8 @@ _MOST_RULES = 5_000
 _MOST_SEGMENTS = 400
 """Segments of a path that are read; longer paths are drawings, not rules of tables."""
 _DEEPEST_FORM = 8
+_BLANK = 0.12
+"""Ems between words."""
 _HYPHEN = 2
 """Character code of PDFium for a hyphen at the end of a line."""
 
@@ -154,12 +156,13 @@ def _read_characters(
 ) -> None:
     loose, matrix = raw.FS_RECTF(), raw.FS_MATRIX()
     x, y = ctypes.c_double(), ctypes.c_double()
-    after_space = True
+    written = guessed = True
     for index in range(raw.FPDFText_CountChars(text_page)):
         code = raw.FPDFText_GetUnicode(text_page, index)
         character = "-" if code == _HYPHEN else chr(code) if code < 0x110000 else "\0"
-        if character.isspace() or character == "\u00a0":
-            after_space = True
+        if character.isspace():
+            written |= not raw.FPDFText_IsGenerated(text_page, index)
+            guessed = True
             continue
         each = found.objects.get(_address(raw.FPDFText_GetTextObject(text_page, index)))
         if each is None:
@@ -176,12 +179,18 @@ def _read_characters(
         box = Box(loose.left, loose.bottom, loose.right, loose.top).turned(turns)
         left, baseline = turned(x.value, y.value, turns)
         size = abs(each.font_size) * math.hypot(matrix.c, matrix.d)
+        after_space = written
+        # PDFium guesses blanks beside superscripts, and in text that is turned.
+        if (guessed or turns) and found.glyphs and not written:
+            last = found.glyphs[-1]
+            near = abs(last.y - baseline) < size / 2 and last.turns == turns
+            after_space = not near or abs(left - last.right) > _BLANK * size
         glyph = Glyph(
             *(character, left, max(left, box.right), baseline, size, turns),
             *(each.style, source, after_space),
         )
         found._add(glyph, each.order)
-        after_space = False
+        written = guessed = False
 
 
 def _has_meaning(code: int) -> bool:

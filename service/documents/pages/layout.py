@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
-from service.documents.pages.blocks import Block, alignment_of
+from service.documents.pages.blocks import Alignment, Block, alignment_of
 from service.documents.pages.types import Box
 from service.documents.pages.typesetting import Room
 
@@ -19,7 +20,8 @@ class Layout:
 
     def __init__(self, blocks: Sequence[Block], rules: Sequence[Box], page: Box) -> None:
         self._blocks = blocks
-        self._boxes = [block.box for block in blocks]
+        self._boxes = [block.box.turned(-block.turns) for block in blocks]
+        """Boxes that texts take, in user space."""
         self._page = page
         self._rules = {
             turns: [rule.turned(turns) for rule in rules]
@@ -40,6 +42,8 @@ class Layout:
         block = self._blocks[number]
         alignment = alignment_of(block, self._blocks, self._page.turned(block.turns))
         left, right = block.left, block.right
+        if len(block.lines) == 1:
+            alignment = self._in_cell(number) or alignment
         if len(block.lines) == 1 or alignment == "left":
             after, before = self._beside(number)
             if alignment == "left":
@@ -54,8 +58,8 @@ class Layout:
         return Room(left, right, self._below(number, left, right), alignment)
 
     def take(self, number: int, box: Box) -> None:
-        """State the box that a translation takes."""
-        old = self._boxes[number]
+        """State the box that a translation takes, in the frame of its block."""
+        old, box = self._boxes[number], box.turned(-self._blocks[number].turns)
         self._boxes[number] = Box(
             min(old.left, box.left),
             min(old.bottom, box.bottom),
@@ -71,9 +75,27 @@ class Layout:
             if other.turns == block.turns and abs(other.left - block.left) < 0.5 * block.size
         )
 
+    def _in_cell(self, number: int) -> Alignment | None:
+        """Alignment of a line between two rules; ``None`` without them or at the left."""
+        block = self._blocks[number]
+        box = block.box
+        level = [
+            rule
+            for rule in self._rules[block.turns]
+            if rule.bottom <= block.lines[0].y and rule.top >= block.lines[0].y + block.size / 4
+        ]
+        before = box.left - max((r.right for r in level if r.right <= box.left), default=-math.inf)
+        after = min((r.left for r in level if r.left >= box.right), default=math.inf) - box.right
+        if not math.isfinite(before + after) or before < block.size:
+            return None
+        if abs(before - after) < 0.6 * block.size:
+            return "centre"
+        return "right" if after < block.size else None
+
     def _beside(self, number: int) -> tuple[float, float]:
         """Limits at the right and at the left of a block."""
-        block, box = self._blocks[number], self._boxes[number]
+        block = self._blocks[number]
+        box = block.box
         edges = self._edges[block.turns]
         after, before = edges.right, edges.left
         for other, padding in self._others(number):
@@ -85,7 +107,8 @@ class Layout:
         return after, before
 
     def _below(self, number: int, left: float, right: float) -> float:
-        block, box = self._blocks[number], self._boxes[number]
+        block = self._blocks[number]
+        box = block.box
         floor = self._edges[block.turns].bottom
         for other, padding in self._others(number):
             if other.left < right and other.right > left and other.top <= box.bottom + 1:
@@ -95,8 +118,8 @@ class Layout:
     def _others(self, number: int) -> list[tuple[Box, float]]:
         block = self._blocks[number]
         texts = [
-            (box, _GUTTER * block.size)
+            (box.turned(block.turns), _GUTTER * block.size)
             for other, box in enumerate(self._boxes)
-            if other != number and self._blocks[other].turns == block.turns
+            if other != number
         ]
         return texts + [(rule, _PADDING) for rule in self._rules[block.turns]]

@@ -10,17 +10,23 @@ from itertools import pairwise
 from service.documents.pages.bidi import is_right_to_left
 from service.documents.pages.types import Box, Glyph, Line
 
+_WIDEST_GAP = 4.0
+"""Widest gap in ems of a justified line, all of whose gaps are about equal."""
+_LEAST_OF_WIDEST = 0.7
+"""Part of its widest gap that every gap of a justified line has."""
 _GAP = 1.5
-"""Widest gap in a line, in ems, within one operator: justified words have wide blanks."""
+"""Widest gap in ems of other lines, within one operator that shows text."""
 _GAP_OF_OPERATORS = 0.9
-"""Widest gap in ems between two operators."""
+"""Widest gap in ems of other lines, between two operators."""
+_BLANK = 0.12
+"""Ems of the narrowest gap between words."""
 _BACK = 0.6
 """Ems by which a glyph may begin before the end of the last one."""
 _GAP_OF_LABEL = 0.45
 """Ems between the number of an item and its text; fewer are a blank of a sentence."""
 _SHIFT = 0.45
 """Ems by which super- and subscripts leave the baseline."""
-_SMALLER = 0.8
+_SMALLER = 0.9
 _BAR = re.compile(r"(?:[.․…_·]){4,}")  # noqa: RUF001
 
 
@@ -31,7 +37,7 @@ def lines_of(glyphs: Iterable[Glyph], rules: Sequence[Box]) -> list[Line]:
         if not (lines and _continues(lines[-1], glyph, rules)):
             lines.append([])
         lines[-1].append(glyph)
-    return [part for line in lines for part in _parts(_with_scripts(line))]
+    return [part for line in lines for cell in _cells(line) for part in _parts(_with_scripts(cell))]
 
 
 def _continues(line: Sequence[Glyph], glyph: Glyph, rules: Sequence[Box]) -> bool:
@@ -45,10 +51,25 @@ def _continues(line: Sequence[Glyph], glyph: Glyph, rules: Sequence[Box]) -> boo
     gap = glyph.left - last.right
     if is_right_to_left(last.text + glyph.text):
         gap = max(gap, last.left - glyph.right)
-    widest = _GAP if glyph.source == last.source else _GAP_OF_OPERATORS
-    if not -_BACK * size <= gap <= widest * size:
+    if not -_BACK * size <= gap <= _WIDEST_GAP * size:
         return False
     return gap < 0.3 * size or not _separated(last, glyph, rules)
+
+
+def _cells(line: Sequence[Glyph]) -> Iterator[Sequence[Glyph]]:
+    """Parts of a line between wide gaps, unless the line is justified."""
+    gaps = [after.left - before.right for before, after in pairwise(line)]
+    blanks = [gap for gap, glyph in zip(gaps, line, strict=False) if gap > _BLANK * glyph.size]
+    if len(blanks) > 1 and min(blanks) > _LEAST_OF_WIDEST * max(blanks):
+        yield line
+        return
+    start = 0
+    for end, (before, after) in enumerate(pairwise(line), start=1):
+        widest = _GAP if before.source == after.source else _GAP_OF_OPERATORS
+        if gaps[end - 1] > widest * max(before.size, after.size):
+            yield line[start:end]
+            start = end
+    yield line[start:]
 
 
 def _is_script(base: Glyph, glyph: Glyph) -> bool:

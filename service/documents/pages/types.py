@@ -105,6 +105,11 @@ class Line:
         """Whether the line is a bullet or the number of an item."""
         return _LABEL.fullmatch(self.text) is not None
 
+    @property
+    def has_label(self) -> bool:
+        """Whether the line begins with a bullet or the number of an item."""
+        return _LABEL.fullmatch(self.text.partition(" ")[0]) is not None
+
     def words(self) -> Iterator[tuple[Glyph, ...]]:
         """Glyphs between blanks."""
         word: list[Glyph] = []

@@ -93,8 +93,10 @@ class Setter:
             scale *= _STEP
         size, leading = scale * self.block.size, self._leading(scale)
         first = self.block.lines[0]
-        # Smaller letters keep the top of the block.
-        y = first.y - 0.75 * (self.block.size - size)
+        y = first.y
+        if len(lines) > len(self.block.lines):
+            # More lines of smaller letters keep the top of the block.
+            y += 0.75 * (self.block.size - size)
         drawn: list[bytes] = []
         edges: list[float] = []
         for number, words in enumerate(lines):
@@ -185,7 +187,7 @@ class Setter:
         width = self._advance(tuple(letters), size)
         free = self._width(number) - width
         wider = 0.0
-        if self._is_justified and number < count - 1 and len(words) > 1:
+        if self.block.is_justified and number < count - 1 and len(words) > 1:
             wider = max(0.0, free / (len(words) - 1))
             wider = wider if wider <= _WIDEST_BLANK * size else 0.0
             width += wider * (len(words) - 1)
@@ -195,12 +197,6 @@ class Setter:
             parts.append(self._run(style, font, glyphs, size, wider))
         parts.append("ET")
         return " ".join(parts).encode(), left, left + width
-
-    @cached_property
-    def _is_justified(self) -> bool:
-        lines = self.block.lines[:-1]
-        near = 0.15 * self.block.size
-        return len(lines) > 1 and all(self.block.right - line.right < near for line in lines)
 
     def _left(self, number: int, width: float) -> float:
         room = self.room
