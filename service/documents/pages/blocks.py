@@ -19,6 +19,7 @@ _LEADING = (0.75, 2.0)
 _FEW_LINES = 3
 """Lines of a chain that may all be short; the longest of more lines shows the width."""
 _HYPHENATED = re.compile(r"[^\W\d_]-$")
+_SENTENCE_END = re.compile(r"[.!?…:;。！？]['\"’”»)\]]*$")  # noqa: RUF001
 _AND = frozenset({"und", "oder", "bzw.", "and", "or", "et", "ou", "y", "o", "e", "en", "of"})
 """Words before which a hyphen belongs to its word: *Vor- und Nachteile*."""
 
@@ -122,6 +123,46 @@ class Block:
             joined = joins
 
 
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """One text: a block, or blocks of successive columns between which a sentence continues."""
+
+    numbers: tuple[int, ...]
+    """Places of its blocks among those of the page."""
+    whole: Block
+    """All their lines."""
+
+
+def flows_of(blocks: Sequence[Block]) -> Iterator[Flow]:
+    """Texts of a page; each block belongs to one."""
+    numbers: list[int] = []
+    for number, block in enumerate(blocks):
+        if numbers and not _continues_in(blocks[numbers[-1]], block):
+            yield _flow(numbers, blocks)
+            numbers = []
+        numbers.append(number)
+    if numbers:
+        yield _flow(numbers, blocks)
+
+
+def _flow(numbers: Sequence[int], blocks: Sequence[Block]) -> Flow:
+    whole = Block(tuple(line for number in numbers for line in blocks[number].lines))
+    return Flow(tuple(numbers), whole)
+
+
+def _continues_in(block: Block, after: Block) -> bool:
+    """Whether the text of a block goes on in the next one, at the top of another column."""
+    last, first = block.lines[-1], after.lines[0]
+    if len(block.lines) < 2 or block.turns != after.turns or block.style != after.style:
+        return False
+    beside = after.left >= block.right and abs(after.size - block.size) < 0.1 * block.size
+    full = block.right - last.right < 0.25 * (block.right - block.left)
+    if not beside or not full or _SENTENCE_END.search(last.text) or first.has_label:
+        return False
+    starts_small = first.text[0].islower() and first.y > last.y + block.size
+    return starts_small or first.y > block.lines[0].y + block.leading
+
+
 def blocks_of(lines: Sequence[Line], rules: Sequence[Box]) -> Iterator[Block]:
     """Blocks in the order of the content stream."""
     rows = _rows(lines)
@@ -146,14 +187,19 @@ def alignment_of(block: Block, others: Sequence[Block], page: Box) -> Alignment:
             return "centre"
         return "right" if _spread(rights) < near else "left"
     centre = (block.left + block.right) / 2
-    votes: Counter[Alignment] = Counter()
+    votes: Counter[str] = Counter()
     for other in others:
         if other is not block and other.turns == block.turns:
-            votes["left"] += abs(other.left - block.left) < near
-            votes["right"] += abs(other.right - block.right) < near
-            votes["centre"] += abs((other.left + other.right) / 2 - centre) < near
+            places = {
+                "left": other.left - block.left,
+                "right": other.right - block.right,
+                "centre": (other.left + other.right) / 2 - centre,
+            }
+            votes.update(side for side, distance in places.items() if abs(distance) < near)
     if abs((page.left + page.right) / 2 - centre) < 2 * near:
         votes["centre"] += 1
+    if not votes and block.left > (page.left + page.right) / 2:
+        return "right"
     if not votes["left"] and (votes["centre"] or votes["right"]):
         return "centre" if votes["centre"] >= votes["right"] else "right"
     return "left"

@@ -12,13 +12,13 @@ import pikepdf
 import pypdfium2 as pdfium
 
 from service.documents.pages import content as page_content
-from service.documents.pages.blocks import Block, blocks_of
+from service.documents.pages.blocks import Block, Flow, blocks_of, flows_of
 from service.documents.pages.glyphs import read_glyphs
 from service.documents.pages.layout import Layout
 from service.documents.pages.lines import lines_of
 from service.documents.pages.typefaces import Typefaces
 from service.documents.pages.types import Box, Line, Source
-from service.documents.pages.typesetting import Room, Setter, letters_of
+from service.documents.pages.typesetting import Letter, Room, Setter, letters_of, shares_of
 from service.documents.types import BrokenDocument, Languages, MarkedSource
 
 _MOST_PAGES = 2_000
@@ -39,9 +39,10 @@ _WITHOUT_FONT = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class _PageTexts:
-    """Blocks of a page, and for each its text unless it stays as it is."""
+    """Texts of a page; ``None`` instead of one that stays as it is."""
 
     blocks: tuple[Block, ...]
+    flows: tuple[Flow, ...]
     sources: tuple[MarkedSource | None, ...]
     rules: tuple[Box, ...]
     box: Box
@@ -148,9 +149,10 @@ def _read_page(page: pikepdf.Page, shown: pdfium.PdfPage) -> _PageTexts:
     found = read_glyphs(shown, page_content.groups_of(page))
     rules = tuple(found.rules)
     blocks = tuple(blocks_of(lines_of(found.glyphs, rules), rules))
-    sources = tuple(_source_of(block, found.fixed) for block in blocks)
+    flows = tuple(flows_of(blocks))
+    sources = tuple(_source_of(flow.whole, found.fixed) for flow in flows)
     picture = bool(found.pictures) and not found.glyphs
-    return _PageTexts(blocks, sources, rules, found.box, picture)
+    return _PageTexts(blocks, flows, sources, rules, found.box, picture)
 
 
 def _sources_in(block: Block) -> set[Source]:
@@ -174,10 +176,12 @@ def _write_page(
 ) -> bool:
     """Replace the texts of a page that have another translation; returns whether any has."""
     remaining = iter(translations)
-    written: dict[int, str] = {}
-    for number, source in enumerate(texts.sources):
+    written: dict[int, list[Letter]] = {}
+    for flow, source in zip(texts.flows, texts.sources, strict=True):
         if source is not None and (translation := next(remaining)) != source.text:
-            written[number] = translation
+            letters = letters_of(flow.whole, flow.whole.fragment.replaced(translation))
+            blocks = [texts.blocks[number] for number in flow.numbers]
+            written |= zip(flow.numbers, shares_of(letters, blocks), strict=True)
     if not written:
         return False
     removed = frozenset(
@@ -187,16 +191,14 @@ def _write_page(
     drawn: list[bytes] = []
     for number, block in enumerate(texts.blocks):
         if number in written:
-            letters = letters_of(block, block.fragment.replaced(written[number]))
-            placed = Setter(typefaces, block, layout.room_of(number), letters).set()
+            placed = Setter(typefaces, block, layout.room_of(number), written[number]).set()
             layout.take(number, placed.box)
             drawn.append(placed.content)
-        else:
-            # A group of operators can have glyphs of several blocks, which are then all set anew.
-            for line in block.lines:
-                glyphs = tuple(glyph for glyph in line.glyphs if glyph.source in removed)
-                if glyphs:
-                    drawn.append(_set_again(Line(glyphs), typefaces))
+            continue
+        # A group of operators can have glyphs of several blocks, which are then all set anew.
+        for line in block.lines:
+            if glyphs := tuple(glyph for glyph in line.glyphs if glyph.source in removed):
+                drawn.append(_set_again(Line(glyphs), typefaces))
     old = page_content.without(pdf, page, removed)
     page.obj.Contents = pdf.make_stream(b"\n".join([b"q", old, b"Q", *drawn]))
     return True

@@ -27,15 +27,20 @@ class Layout:
             turns: [rule.turned(turns) for rule in rules]
             for turns in {block.turns for block in blocks}
         }
-        self._edges = {
-            turns: Box(
-                min(block.left for block in blocks if block.turns == turns),
-                min(block.box.bottom for block in blocks if block.turns == turns),
-                max(block.right for block in blocks if block.turns == turns),
-                page.turned(turns).top,
-            )
-            for turns in self._rules
-        }
+        self._edges = {turns: self._edges_of(turns) for turns in self._rules}
+
+    def _edges_of(self, turns: int) -> Box:
+        """Edges of all text, at least as far as margins of the same width on both sides."""
+        boxes = [box.turned(turns) for box in self._boxes]
+        page = self._page.turned(turns)
+        left, right = min(box.left for box in boxes), max(box.right for box in boxes)
+        bottom, top = min(box.bottom for box in boxes), max(box.top for box in boxes)
+        return Box(
+            min(left, page.left + page.right - right),
+            min(bottom, page.bottom + page.top - top),
+            max(right, page.right + page.left - left),
+            top,
+        )
 
     def room_of(self, number: int) -> Room:
         """Room of a block: its box, the free place beside a single line, and that below."""

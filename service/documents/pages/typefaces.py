@@ -75,6 +75,8 @@ class Typeface:
     def _shape(self, text: str, right_to_left: bool) -> Iterator[ShapedGlyph]:
         buffer = hb.Buffer()
         buffer.add_str(text)
+        # Marks are clusters of their own, so that each glyph has its characters.
+        buffer.cluster_level = hb.BufferClusterLevel.MONOTONE_CHARACTERS
         buffer.guess_segment_properties()
         buffer.direction = "rtl" if right_to_left else "ltr"
         hb.shape(self._font, buffer, _FEATURES)

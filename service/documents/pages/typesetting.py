@@ -60,6 +60,18 @@ def letters_of(block: Block, pieces: Iterable[Piece]) -> list[Letter]:
     return letters
 
 
+def shares_of(letters: Sequence[Letter], blocks: Sequence[Block]) -> Iterator[list[Letter]]:
+    """A translation in parts as long as the texts of its blocks, divided between words."""
+    sizes = [sum(len(line.glyphs) for line in block.lines) for block in blocks]
+    start = 0
+    for number in range(len(blocks)):
+        end = len(letters) * sum(sizes[: number + 1]) // sum(sizes)
+        while end < len(letters) and not letters[end][0].isspace():
+            end += 1
+        yield list(letters[start:end])
+        start = max(start, end)
+
+
 @dataclass(frozen=True)
 class Setter:
     """Sets one block."""
@@ -79,10 +91,19 @@ class Setter:
         return int(is_right_to_left("".join(letter[0] for letter in self.letters)))
 
     @cached_property
+    def _alignment(self) -> Alignment:
+        """Alignment of the block, mirrored if the translation runs to the other side."""
+        text = "".join(line.text for line in self.block.lines)
+        if self._base == is_right_to_left(text):
+            return self.room.alignment
+        mirrored: dict[Alignment, Alignment] = {"left": "right", "right": "left"}
+        return mirrored.get(self.room.alignment, self.room.alignment)
+
+    @cached_property
     def _indent(self) -> float:
         """Indent of the first line."""
         following = self.block.lines[1:]
-        if self._base or self.room.alignment != "left" or not following:
+        if self._base or self._alignment != "left" or not following:
             return 0.0
         return self.block.lines[0].left - min(line.left for line in following)
 
@@ -98,7 +119,7 @@ class Setter:
             # More lines of smaller letters keep the top of the block.
             y += 0.75 * (self.block.size - size)
         drawn: list[bytes] = []
-        edges: list[float] = []
+        edges = [self.block.left, self.block.left]
         for number, words in enumerate(lines):
             content, left, right = self._drawn(words, number, len(lines), size, y)
             drawn.append(content)
@@ -200,9 +221,9 @@ class Setter:
 
     def _left(self, number: int, width: float) -> float:
         room = self.room
-        if room.alignment == "centre":
+        if self._alignment == "centre":
             return (room.left + room.right - width) / 2
-        if room.alignment == "right":
+        if self._alignment == "right":
             return max(room.left, min(self.block.right, room.right) - width)
         return room.left + max(0.0, self._indent if number == 0 else -self._indent)
 
