@@ -23,6 +23,7 @@ from service.documents import (
 from service.documents.containers import archive
 from service.documents.fragments.lines import MOST_LINES
 from service.documents.reading import worker
+from tests.documents.pdf import drawn, encrypted, with_bomb, with_many_pages, words
 from tests.documents.test_bilingual import CATALOGUE, TMX, XLIFF
 from tests.documents.test_docx import report
 from tests.documents.test_epub import BOOK
@@ -50,6 +51,7 @@ FILES = {
     ".ods": sheet(),
     ".odp": presentation(),
     ".epub": BOOK,
+    ".pdf": drawn(words),
     ".po": CATALOGUE.encode("latin-1"),
     ".xliff": XLIFF.encode(),
     ".xlf": XLIFF.encode(),
@@ -89,6 +91,11 @@ def hostile(extension: str) -> dict[str, tuple[bytes, str]]:
         name = "META-INF/encryption.xml"
         protected = with_entry(content, name, lambda _: _ENCRYPTION + b"</encryption>")
         found["password"] = protected, "protected against copying"
+    if extension == ".pdf":
+        found["damaged"] = b"%PDF-1.7\n" + content[-40:], "this is not a PDF, or it is damaged"
+        found["password"] = encrypted(content), "protected by a password"
+        found["pages"] = with_many_pages(content, 2_001), "has 2001 pages; at most 2000"
+        found["bomb"] = with_bomb(content, (32 << 20) + 1), "at most 33554432 bytes of one"
     if extension in (".srt", ".vtt", ".md", ".po"):
         lines = b"WEBVTT" + b"\n" * (MOST_LINES + 1)
         found["bomb"] = lines, f"has more than {MOST_LINES} lines"
@@ -127,7 +134,7 @@ def test_a_translation_with_words_in_another_order_keeps_all_markup(extension: s
         again = open_document("a" + extension, written, ENGLISH)
         count = [text.text.count("<") for text in document.texts]
         assert [text.text.count("<") for text in again.texts] == count
-    elif extension not in (".po", ".xliff", ".xlf", ".tmx"):
+    elif extension not in (".po", ".xliff", ".xlf", ".tmx", ".pdf"):
         assert written.count(b"<") == FILES[extension].count(b"<")
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import io
+import re
 import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+import docx
 import pikepdf
 import pytest
 from PIL import ImageChops
@@ -201,21 +203,23 @@ def test_pages_of_other_programs_keep_their_texts_apart(program: str, tmp_path: 
     found = shutil.which(program)
     if found is None:
         pytest.skip(f"{program} is not installed")
-    page, file = tmp_path / "page.html", tmp_path / "page.pdf"
-    cells = "<tr><td>Rote Äpfel</td><td>Zwölf Stück</td></tr><tr><td>Brot</td><td>Eins</td></tr>"
-    page.write_text(
-        f"<meta charset=utf-8><h1>Ein Tag</h1><p>{DAY}</p><table cellpadding=6>{cells}</table>"
-    )
+    file = tmp_path / "page.pdf"
+    rows = [["Rote Äpfel", "Zwölf Stück"], ["Brot", "Eins"]]
     if program == "chromium":
+        page = tmp_path / "page.html"
+        cells = "".join("<tr>" + "".join(f"<td>{cell}" for cell in row) for row in rows)
+        page.write_text(f"<meta charset=utf-8><p>{DAY}</p><table cellpadding=6>{cells}")
         options = ["--headless", "--no-sandbox", "--disable-gpu", f"--print-to-pdf={file}"]
     else:
-        options = [
-            "--headless",
-            "--convert-to",
-            "pdf:writer_web_pdf_Export",
-            "--outdir",
-            str(tmp_path),
-        ]
+        page = tmp_path / "page.docx"
+        letter = docx.Document()
+        letter.add_paragraph(re.sub("<.*?>", "", DAY))
+        table = letter.add_table(rows=0, cols=2)
+        for row in rows:
+            for cell, text in zip(table.add_row().cells, row, strict=True):
+                cell.text = text
+        letter.save(str(page))
+        options = ["--headless", "--convert-to", "pdf", "--outdir", str(tmp_path)]
     subprocess.run([found, *options, str(page)], check=True, capture_output=True, timeout=120)
     content = file.read_bytes()
     texts = [mapped(text, str) for text in open_(content).texts]

@@ -18,6 +18,8 @@ _GAP = 1.5
 """Widest gap in ems of other lines, within one operator that shows text."""
 _GAP_OF_OPERATORS = 0.9
 """Widest gap in ems of other lines, between two operators."""
+_GAP_OF_CELLS = 0.4
+"""Narrowest gap in ems between cells that begin where those of another row do."""
 _BLANK = 0.12
 """Ems of the narrowest gap between words."""
 _BACK = 0.6
@@ -32,20 +34,33 @@ _BAR = re.compile(r"(?:[.․…_·]){4,}")  # noqa: RUF001
 
 def lines_of(glyphs: Iterable[Glyph], rules: Sequence[Box]) -> list[Line]:
     """Lines in the order of the content stream; ``rules`` are in user space."""
-    lines: list[list[Glyph]] = []
+    vertical = {turns: [rule.turned(turns) for rule in rules] for turns in range(4)}
+    rows: list[list[Glyph]] = []
+    base: Glyph | None = None
     for glyph in glyphs:
-        if not (lines and _continues(lines[-1], glyph, rules)):
-            lines.append([])
-        lines[-1].append(glyph)
-    return [part for line in lines for cell in _cells(line) for part in _parts(_with_scripts(cell))]
+        if base is None or not _continues(rows[-1][-1], base, glyph, vertical[glyph.turns]):
+            rows.append([])
+            base = glyph
+        rows[-1].append(glyph)
+        base = max(base, glyph, key=lambda each: each.size)
+    cells = [cell for row in rows for cell in _cells(row)]
+    first: dict[tuple[int, int], float] = {}
+    for cell in cells:
+        first[_row(cell)] = min(cell[0].left, first.get(_row(cell), cell[0].left))
+    starts = [cell[0] for cell in cells if cell[0].left > first[_row(cell)]]
+    return [
+        part
+        for cell in cells
+        for narrow in _narrow_cells(cell, starts)
+        for part in _parts(_with_scripts(narrow))
+    ]
 
 
-def _continues(line: Sequence[Glyph], glyph: Glyph, rules: Sequence[Box]) -> bool:
-    last = line[-1]
+def _continues(last: Glyph, base: Glyph, glyph: Glyph, rules: Sequence[Box]) -> bool:
+    """Whether a glyph follows the last one of a row, whose largest glyph is ``base``."""
     size = max(last.size, glyph.size)
     if glyph.turns != last.turns:
         return False
-    base = max(line, key=lambda each: each.size)
     if abs(glyph.y - base.y) > 0.1 * size and not _is_script(base, glyph):
         return False
     gap = glyph.left - last.right
@@ -54,6 +69,10 @@ def _continues(line: Sequence[Glyph], glyph: Glyph, rules: Sequence[Box]) -> boo
     if not -_BACK * size <= gap <= _WIDEST_GAP * size:
         return False
     return gap < 0.3 * size or not _separated(last, glyph, rules)
+
+
+def _row(cell: Sequence[Glyph]) -> tuple[int, int]:
+    return cell[0].turns, round(cell[0].y)
 
 
 def _cells(line: Sequence[Glyph]) -> Iterator[Sequence[Glyph]]:
@@ -72,6 +91,23 @@ def _cells(line: Sequence[Glyph]) -> Iterator[Sequence[Glyph]]:
     yield line[start:]
 
 
+def _narrow_cells(line: Sequence[Glyph], starts: Sequence[Glyph]) -> Iterator[Sequence[Glyph]]:
+    """Parts of a line that begin where a cell of a row nearby does."""
+    start = 0
+    for end, (before, after) in enumerate(pairwise(line), start=1):
+        wide = after.left - before.right > _GAP_OF_CELLS * after.size
+        if wide and before.source != after.source and any(_is_below(after, s) for s in starts):
+            yield line[start:end]
+            start = end
+    yield line[start:]
+
+
+def _is_below(glyph: Glyph, start: Glyph) -> bool:
+    """Whether two glyphs begin at one place of rows that are near each other."""
+    near = abs(glyph.left - start.left) < 0.7 and abs(glyph.y - start.y) < 4 * glyph.size
+    return near and glyph.turns == start.turns and glyph.y != start.y
+
+
 def _is_script(base: Glyph, glyph: Glyph) -> bool:
     smaller = glyph.size < _SMALLER * base.size
     return smaller and abs(glyph.y - base.y) < _SHIFT * base.size
@@ -85,7 +121,7 @@ def _separated(last: Glyph, glyph: Glyph, rules: Sequence[Box]) -> bool:
         and rule.right <= glyph.left + 1
         and rule.bottom <= low
         and rule.top >= high
-        for rule in (each.turned(glyph.turns) for each in rules)
+        for rule in rules
     )
 
 
