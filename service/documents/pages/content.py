@@ -13,10 +13,13 @@ from typing import Any
 import pikepdf
 
 from service.documents.pages.types import Source
+from service.documents.types import BrokenDocument
 
 _SHOWS = frozenset({"Tj", "TJ", "'", '"'})
 _PLACES = frozenset({"BT", "ET", "Td", "TD", "Tm", "T*", "'", '"'})
-_DEEPEST_FORM = 8
+_MOST_FORMS = 2_000
+_DEEPEST_FORM = 12
+"""Limits of a page: forms that draw forms could otherwise be exponentially many."""
 
 Instructions = Sequence[Any]
 
@@ -29,7 +32,10 @@ class _Group:
 
 
 def groups_of(page: pikepdf.Page) -> dict[Source, list[int]]:
-    """By stream of the page, the group of each operator that shows text."""
+    """The group of each operator that shows text, by stream of the page.
+
+    Raises ``BrokenDocument`` for forms that draw too many forms.
+    """
     found: dict[Source, list[int]] = {}
     _find_groups(found, (), page.obj, _resources(page.obj))
     return found
@@ -103,10 +109,12 @@ def _find_groups(
 ) -> None:
     instructions = _instructions(holder)
     found[path] = [group.number for group in _shown(instructions)]
-    if len(path) < _DEEPEST_FORM:
-        for number, (_, form) in enumerate(_forms(instructions, resources)):
-            inner = form.get("/Resources", resources)
-            _find_groups(found, (*path, number), form, inner)
+    if len(path) > _DEEPEST_FORM or len(found) > _MOST_FORMS:
+        raise BrokenDocument(
+            f"a page draws more than {_MOST_FORMS} forms, or forms {_DEEPEST_FORM} deep"
+        )
+    for number, (_, form) in enumerate(_forms(instructions, resources)):
+        _find_groups(found, (*path, number), form, form.get("/Resources", resources))
 
 
 def _filtered(

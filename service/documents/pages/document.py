@@ -13,7 +13,7 @@ import pypdfium2 as pdfium
 
 from service.documents.pages import content as page_content
 from service.documents.pages.blocks import Block, Flow, blocks_of, flows_of
-from service.documents.pages.glyphs import read_glyphs
+from service.documents.pages.glyphs import PageGlyphs, read_glyphs
 from service.documents.pages.layout import Layout
 from service.documents.pages.lines import lines_of
 from service.documents.pages.typefaces import Typefaces
@@ -25,6 +25,7 @@ _MOST_PAGES = 2_000
 _MOST_BYTES = 256 * 2**20
 """Limit for all streams but pictures, unpacked."""
 _MOST_BYTES_OF_STREAM = 32 * 2**20
+_OF_PICTURES = ("/DCTDecode", "/JPXDecode", "/JBIG2Decode", "/CCITTFaxDecode")
 _NOTE = (
     "This page has no text that can be translated: it is a picture. Recognise its text (OCR) first."
 )
@@ -122,7 +123,7 @@ def _check(pdf: pikepdf.Pdf) -> None:
         )
     total = 0
     for each in pdf.objects:
-        if isinstance(each, pikepdf.Stream) and each.get("/Subtype") != "/Image":
+        if isinstance(each, pikepdf.Stream) and not _is_picture(each):
             size = len(each.read_bytes())
             total += size
             if size > _MOST_BYTES_OF_STREAM or total > _MOST_BYTES:
@@ -132,21 +133,29 @@ def _check(pdf: pikepdf.Pdf) -> None:
                 )
 
 
+def _is_picture(stream: pikepdf.Stream) -> bool:
+    """Whether a stream is packed as a picture, which nothing here unpacks."""
+    filters = stream.get("/Filter", pikepdf.Array())
+    names = list(filters) if isinstance(filters, pikepdf.Array) else [filters]
+    return stream.get("/Subtype") == "/Image" or any(name in _OF_PICTURES for name in names)
+
+
 def _read_pages(pdf: pikepdf.Pdf) -> Iterator[_PageTexts]:
     normalised = io.BytesIO()
     # PDFium and qpdf repair damaged files in different ways, so both read qpdf's.
     pdf.save(normalised)
     with pdfium.PdfDocument(normalised.getvalue()) as rendered:
         for number, page in enumerate(pdf.pages):
+            groups = page_content.groups_of(page)
             shown = rendered[number]
             try:
-                yield _read_page(page, shown)
+                found = read_glyphs(shown, groups)
             finally:
                 shown.close()
+            yield _texts_of(found)
 
 
-def _read_page(page: pikepdf.Page, shown: pdfium.PdfPage) -> _PageTexts:
-    found = read_glyphs(shown, page_content.groups_of(page))
+def _texts_of(found: PageGlyphs) -> _PageTexts:
     rules = tuple(found.rules)
     blocks = tuple(blocks_of(lines_of(found.glyphs, rules), rules))
     flows = tuple(flows_of(blocks))

@@ -33,7 +33,6 @@ _SHORTEST_RULE = 4.0
 _MOST_RULES = 5_000
 _MOST_SEGMENTS = 400
 """Segments of a path that are read; longer paths are drawings, not rules of tables."""
-_DEEPEST_FORM = 8
 _BLANK = 0.12
 """Ems between words."""
 _HYPHEN = 2
@@ -106,10 +105,9 @@ def _walk(found: PageGlyphs, stream: Source, objects: Sequence[Any], order: int 
                 )
                 found.counts[stream] += 1
             case raw.FPDF_PAGEOBJ_FORM:
-                if len(stream) < _DEEPEST_FORM:
-                    count = raw.FPDFFormObj_CountObjects(each)
-                    inner = [raw.FPDFFormObj_GetObject(each, number) for number in range(count)]
-                    order = _walk(found, (*stream, forms), inner, order)
+                count = raw.FPDFFormObj_CountObjects(each)
+                inner = [raw.FPDFFormObj_GetObject(each, number) for number in range(count)]
+                order = _walk(found, (*stream, forms), inner, order)
                 forms += 1
             case raw.FPDF_PAGEOBJ_IMAGE if not stream:
                 picture = _bounds(each)

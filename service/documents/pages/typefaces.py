@@ -31,7 +31,7 @@ _FILES = {
 _CONDENSED, _SMALLER = 0.9, 0.95
 """Width and size at which DejaVu Sans takes the room of Helvetica."""
 _FEATURES = {"kern": False, "liga": False, "clig": False}
-"""Without them, a line is as wide as the advances that its font states, as PDF demands."""
+"""Ligatures and kerning are off, so that lines are as wide as the advances that fonts state."""
 _SYMBOLIC = 4
 
 

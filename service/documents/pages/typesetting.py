@@ -28,7 +28,7 @@ Word = tuple[Letter, ...]
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """Where the lines of a block may be."""
+    """Place that the lines of a block may take."""
 
     left: float
     right: float
