@@ -11,9 +11,14 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import groupby
 
+_FIRST_TO_LEFT = "\u0590"
+"""First character of the scripts that run to the left."""
+
 
 def is_right_to_left(text: str) -> bool:
     """Whether most letters of a text are of scripts that run to the left."""
+    if not text or max(text) < _FIRST_TO_LEFT:
+        return False
     kinds = Counter(map(unicodedata.bidirectional, text))
     return kinds["R"] + kinds["AL"] > kinds["L"]
 
@@ -23,6 +28,8 @@ def visual_runs(text: str, base: int) -> list[tuple[range, bool]]:
 
     ``base`` is 1 for a paragraph that runs to the left, else 0.
     """
+    if not base and text and max(text) < _FIRST_TO_LEFT:
+        return [(range(len(text)), False)]
     levels = _levels(text, base)
     runs: list[tuple[range, int]] = []
     for level, places in groupby(range(len(text)), key=levels.__getitem__):

@@ -154,6 +154,7 @@ def _read_characters(
 ) -> None:
     loose, matrix = raw.FS_RECTF(), raw.FS_MATRIX()
     x, y = ctypes.c_double(), ctypes.c_double()
+    known: dict[int, tuple[int | None, float]] = {}
     written = guessed = True
     for index in range(raw.FPDFText_CountChars(text_page)):
         code = raw.FPDFText_GetUnicode(text_page, index)
@@ -162,12 +163,16 @@ def _read_characters(
             written |= not raw.FPDFText_IsGenerated(text_page, index)
             guessed = True
             continue
-        each = found.objects.get(_address(raw.FPDFText_GetTextObject(text_page, index)))
+        address = _address(raw.FPDFText_GetTextObject(text_page, index))
+        each = found.objects.get(address)
         if each is None:
             continue
         source = (*each.stream, groups[each.stream][each.number])
-        raw.FPDFText_GetMatrix(text_page, index, matrix)
-        turns = _turns(matrix)
+        if address not in known:
+            raw.FPDFText_GetMatrix(text_page, index, matrix)
+            size = abs(each.font_size) * math.hypot(matrix.c, matrix.d)
+            known[address] = _turns(matrix), size
+        turns, size = known[address]
         unmapped = raw.FPDFText_HasUnicodeMapError(text_page, index) == 1
         if not each.visible or turns is None or unmapped or not _has_meaning(code):
             found.fixed.add(source)
@@ -176,7 +181,6 @@ def _read_characters(
         raw.FPDFText_GetLooseCharBox(text_page, index, loose)
         box = Box(loose.left, loose.bottom, loose.right, loose.top).turned(turns)
         left, baseline = turned(x.value, y.value, turns)
-        size = abs(each.font_size) * math.hypot(matrix.c, matrix.d)
         after_space = written
         # PDFium guesses blanks beside superscripts, and in text that is turned.
         if (guessed or turns) and found.glyphs and not written:

@@ -128,7 +128,7 @@ def _separated(last: Glyph, glyph: Glyph, rules: Sequence[Box]) -> bool:
 def _with_scripts(line: Sequence[Glyph]) -> tuple[Glyph, ...]:
     base = max(line, key=lambda each: each.size)
     return tuple(
-        replace(glyph, style=replace(glyph.style, script="above" if glyph.y > base.y else "below"))
+        glyph._replace(style=replace(glyph.style, script="above" if glyph.y > base.y else "below"))
         if _is_script(base, glyph) and abs(glyph.y - base.y) > 0.1 * base.size
         else glyph
         for glyph in line

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 _LABEL = re.compile(r"[•▪◦‣·∙●○■□–—*-]|\(?(?:\d{1,3}|[a-zA-Z])[.)]")
 Family = Literal["sans", "serif", "mono"]
@@ -30,8 +30,7 @@ class Style:
     """Superscript or subscript."""
 
 
-@dataclass(frozen=True, slots=True)
-class Glyph:
+class Glyph(NamedTuple):
     """A character with its place on the baseline ``y``."""
 
     text: str

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby
 
@@ -80,6 +80,8 @@ class Setter:
     block: Block
     room: Room
     letters: Sequence[Letter]
+    _advances: dict[Word, float] = field(default_factory=dict)
+    """Widths in ems, for words and parts of words."""
 
     @cached_property
     def _words(self) -> list[Word]:
@@ -174,11 +176,13 @@ class Setter:
         return fits
 
     def _advance(self, letters: Word, size: float) -> float:
-        return sum(
-            glyph.advance * size * (_SCRIPT if style.script else 1.0)
-            for style, _, glyphs in self._shaped(letters)
-            for glyph in glyphs
-        )
+        if letters not in self._advances:
+            self._advances[letters] = sum(
+                glyph.advance * (_SCRIPT if style.script else 1.0)
+                for style, _, glyphs in self._shaped(letters)
+                for glyph in glyphs
+            )
+        return self._advances[letters] * size
 
     def _shaped(
         self, letters: Sequence[Letter]
