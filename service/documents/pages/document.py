@@ -172,8 +172,10 @@ def _source_of(block: Block, fixed: set[Source]) -> MarkedSource | None:
     """The text of a block, ``None`` if the block stays as it is."""
     if not fixed.isdisjoint(_sources_in(block)) or block.lines[0].is_label:
         return None
-    text = "".join(line.text for line in block.lines)
-    return block.fragment.source if any(map(str.isalpha, text)) else None
+    letters = [each for line in block.lines for each in line.glyphs if each.text.isalpha()]
+    # A formula has letters, too, but no words.
+    words = any(letter.style.family != "math" for letter in letters)
+    return block.fragment.source if words else None
 
 
 def _write_page(

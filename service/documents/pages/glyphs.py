@@ -18,8 +18,9 @@ from service.documents.pages.types import Box, Family, Glyph, Source, Style, tur
 _FILLED = (raw.FPDF_TEXTRENDERMODE_FILL, raw.FPDF_TEXTRENDERMODE_FILL_STROKE)
 """Modes of visible text; the others are invisible (recognised scans) or clip what follows."""
 _BOLD = re.compile(r"bold|black|heavy|demi|cmbx|sfbx", re.IGNORECASE)
-_ITALIC = re.compile(r"ital|obli|slant|cmti|cmsl|sfti", re.IGNORECASE)
+_ITALIC = re.compile(r"ital|obli|slant|cmti|cmsl|cmmi|sfti", re.IGNORECASE)
 _MONO = re.compile(r"mono|courier|cmtt|sftt|consol|typewriter", re.IGNORECASE)
+_MATH = re.compile(r"cmmi|cmsy|cmex|msam|msbm|math|symbol", re.IGNORECASE)
 _SANS = re.compile(r"sans|helvet|arial|cmss|sfss|gothic", re.IGNORECASE)
 _SERIF = re.compile(
     r"serif|times|roman|cmr\d|cmbx|cmti|cmsl|cmcsc|sfrm|sfbx|sfti|georgia|garamond|palat|cambria"
@@ -140,7 +141,9 @@ def _style(font: Any, colour: tuple[int, int, int]) -> Style:
     named = name.value.decode("utf-8", "replace").rpartition("+")[2]
     flags = max(0, raw.FPDFFont_GetFlags(font))
     family: Family = "sans"
-    if flags & _FIXED or _MONO.search(named):
+    if _MATH.search(named):
+        family = "math"
+    elif flags & _FIXED or _MONO.search(named):
         family = "mono"
     elif not _SANS.search(named) and (flags & _SERIFS or _SERIF.search(named)):
         family = "serif"

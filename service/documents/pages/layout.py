@@ -52,9 +52,8 @@ class Layout:
         if len(block.lines) == 1 or alignment == "left":
             after, before = self._beside(number)
             if alignment == "left":
-                right = max(
-                    right, after if len(block.lines) == 1 else min(after, self._column(block))
-                )
+                free = after if len(block.lines) == 1 else min(after, self._column(block))
+                right = right if block.is_justified else max(right, free)
             elif alignment == "right":
                 left = min(left, before)
             else:

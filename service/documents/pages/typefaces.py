@@ -25,6 +25,7 @@ _FILES = {
         *("DejaVuSansMono", "DejaVuSansMono-Bold"),
         *("DejaVuSansMono-Oblique", "DejaVuSansMono-BoldOblique"),
     ),
+    "math": ("STIXGeneral", "STIXGeneralBol", "STIXGeneralItalic", "STIXGeneralBolIta"),
     "serif": ("STIXGeneral", "STIXGeneralBol", "STIXGeneralItalic", "STIXGeneralBolIta"),
 }
 """Regular, bold, italic, and bold and italic files of a family."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 _LABEL = re.compile(r"[•▪◦‣·∙●○■□–—*-]|\(?(?:\d{1,3}|[a-zA-Z])[.)]")
-Family = Literal["sans", "serif", "mono"]
+Family = Literal["sans", "serif", "mono", "math"]
 Source = tuple[int, ...]
 """Group of operators that show text: indices of nested forms, and of the group in its stream."""
 

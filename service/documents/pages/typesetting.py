@@ -93,6 +93,10 @@ class Setter:
         return int(is_right_to_left("".join(letter[0] for letter in self.letters)))
 
     @cached_property
+    def _fills_lines(self) -> bool:
+        return self.block.is_justified and self.room.alignment == "left"
+
+    @cached_property
     def _alignment(self) -> Alignment:
         """Alignment of the block, mirrored if the translation runs to the other side."""
         text = "".join(line.text for line in self.block.lines)
@@ -212,7 +216,7 @@ class Setter:
         width = self._advance(tuple(letters), size)
         free = self._width(number) - width
         wider = 0.0
-        if self.block.is_justified and number < count - 1 and len(words) > 1:
+        if self._fills_lines and number < count - 1 and len(words) > 1:
             wider = max(0.0, free / (len(words) - 1))
             wider = wider if wider <= _WIDEST_BLANK * size else 0.0
             width += wider * (len(words) - 1)
