@@ -9,6 +9,7 @@
 ARG PYTHON_IMAGE=python:3.12-slim-bookworm
 
 FROM ${PYTHON_IMAGE} AS build
+RUN apt-get update && apt-get install --yes --no-install-recommends binutils
 # pip runs outside the target environment, so that the image does not contain pip.
 RUN python3 -m venv /opt/pip && python3 -m venv --without-pip /opt/dragoman
 WORKDIR /build
@@ -27,7 +28,8 @@ RUN --mount=type=cache,target=/var/cache/pip \
 # library for programs in C, of which ONNX Runtime's Python module has a copy of its own; all of
 # fonttools but the names of glyphs, as matplotlib needs no more for PNG and SVG; SQLAlchemy's
 # databases but SQLite and PostgreSQL; headers, static libraries and a second compiler from CUDA's
-# wheels. Byte-compile the remaining modules, since the file system is read-only at run time.
+# wheels; symbols of extension modules, which are for debuggers. Byte-compile the remaining modules,
+# since the file system is read-only at run time.
 RUN cd /opt/dragoman/lib/python3*/site-packages \
     && find . -type d \( -name tests -o -path './nvidia/*/include' \) -prune -exec rm -r {} + \
     && find . -type f \( -name '*.c' -o -name '*.cc' -o -name '*.h' -o -name '*.pyx' -o -name '*.pxd' \) -delete \
@@ -36,6 +38,7 @@ RUN cd /opt/dragoman/lib/python3*/site-packages \
     && rm -r matplotlib/mpl-data/sample_data onnx/backend/test onnxruntime/capi/libonnxruntime.so.* \
         sqlalchemy/testing sqlalchemy/dialects/mssql sqlalchemy/dialects/mysql sqlalchemy/dialects/oracle \
         onnxruntime/datasets onnxruntime/quantization onnxruntime/tools onnxruntime/transformers \
+    && find . -type f -name '*.cpython-*.so' -exec strip --strip-unneeded {} + \
     && /opt/dragoman/bin/python -m compileall -q -j 0 --invalidation-mode unchecked-hash .
 
 # Our own code, as a layer with only the files it adds to the environment.

@@ -17,13 +17,14 @@ from service.api.fields.parameters import read_fields
 from service.api.fields.schemas import Answer, answer_of
 from service.api.responses import Json, refusals
 from service.observability.logging import audit
-from service.state.keys import LARGEST_LIMIT, ApiKey, KeyStore, Limits
+from service.state.keys import KEY_NAME, LARGEST_LIMIT, ApiKey, KeyStore, Limits
 from service.state.usage import Amount, UsageLedger, month_of
+from service.translation.decoding import WHOLE
 
 _LONGEST_TIME = 40
 """Characters."""
 
-_Limit = Annotated[int, Field(ge=0, le=LARGEST_LIMIT)]
+_Limit = Annotated[int, Field(ge=0, le=LARGEST_LIMIT), WHOLE]
 
 
 def _time(value: object) -> object:
@@ -60,7 +61,11 @@ class LimitParameters(BaseModel):
 
 
 class NewKeyParameters(LimitParameters):
-    name: str = Field(description="Who it is for.", examples=["weblate"])
+    name: str = Field(
+        description="Who it is for.",
+        examples=["weblate"],
+        json_schema_extra={"pattern": f"^{KEY_NAME}$"},
+    )
     expires: _Time | None = Field(None, description="When it stops working.")
 
 
@@ -116,6 +121,12 @@ class MonthAnswer(Answer):
     usage: list[CallerUsage]
 
 
+_MONTH = {
+    **answer_of(MonthAnswer)["content"],
+    "text/csv": {"schema": {"type": "string"}},
+}
+
+
 def create_router(
     keys: KeyStore, usage: UsageLedger, authorize: Callable[[Request], None]
 ) -> APIRouter:
@@ -134,7 +145,7 @@ def create_router(
         summary="Add a key",
         status_code=HTTPStatus.CREATED,
         responses={201: answer_of(NewKeyAnswer), **_refused(400, 409, 413)},
-        openapi_extra={"requestBody": schemas.body(NewKeyParameters)},
+        openapi_extra={"requestBody": schemas.json_body(NewKeyParameters)},
     )
     async def add(request: Request) -> Response:
         authorize(request)
@@ -148,7 +159,7 @@ def create_router(
         summary="Replace the limits of a key",
         status_code=HTTPStatus.NO_CONTENT,
         responses=_refused(400, 404, 413),
-        openapi_extra={**name_in_path, "requestBody": schemas.body(LimitParameters)},
+        openapi_extra={**name_in_path, "requestBody": schemas.json_body(LimitParameters)},
     )
     async def limit(request: Request) -> Response:
         authorize(request)
@@ -162,7 +173,7 @@ def create_router(
         summary="Add another key of a name, and let the older ones expire",
         status_code=HTTPStatus.CREATED,
         responses={201: answer_of(NewKeyAnswer), **_refused(400, 404, 413)},
-        openapi_extra={**name_in_path, "requestBody": schemas.body(RotationParameters)},
+        openapi_extra={**name_in_path, "requestBody": schemas.json_body(RotationParameters)},
     )
     async def rotate(request: Request) -> Response:
         """Usage and glossaries belong to the name, and stay."""
@@ -189,7 +200,7 @@ def create_router(
     @router.get(
         "/usage",
         summary="Usage of all keys in a month",
-        responses={200: answer_of(MonthAnswer), **_refused(400)},
+        responses={200: {"content": _MONTH}, **_refused(400)},
         openapi_extra={"parameters": schemas.query(MonthParameters)},
     )
     async def usage_in_month(request: Request) -> Response:

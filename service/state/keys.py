@@ -27,7 +27,9 @@ T = TypeVar("T")
 
 _PREFIX = "drg_"
 _RANDOM_BYTES = 32
-_VALID_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+KEY_NAME = "[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
+"""Regular expression of the names of keys."""
+_VALID_NAME = re.compile(KEY_NAME)
 _VALID_KEY = re.compile(r"[!-~]{1,200}")
 LARGEST_LIMIT = 2**53
 _MOST_SECRETS = 10

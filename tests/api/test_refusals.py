@@ -295,7 +295,7 @@ UPLOADS: list[tuple[str, dict[str, Any], dict[str, str], str]] = [
     ),
     ("/v2/document", {}, {}, "'file'"),
     ("/v2/document", {"other": ("a.txt", b"x")}, {}, "'file'"),
-    ("/v2/document", {"file": ("a.pdf", b"a")}, {}, "files .pdf are not supported"),
+    ("/v2/document", {"file": ("a.odg", b"a")}, {}, "files .odg are not supported"),
     ("/v2/document", {"file": ("a.invalid", b"a")}, {}, "Invalid file"),
     ("/v2/document", {"file": ("a", b"a")}, {}, "not supported"),
     ("/v2/document", {"file": ("a.docx", b"a")}, {}, ""),

@@ -35,6 +35,7 @@ NESTED = ("POST /v3/glossaries", "PATCH /v3/glossaries/{glossary_id}")
 """Forms of these have fields such as ``dictionaries[0].entries``, which OpenAPI cannot express."""
 PAIRS = ("POST /attention", "POST /score")
 ALTERNATIVES = ("POST /alternatives",)
+SENTENCES = (*ALTERNATIVES, "POST /sentences")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,7 @@ class Refusal:
 
 REFUSALS = (
     Refusal(
-        (*TRANSLATING, *FILES, *PAIRS, *ALTERNATIVES, *DICTIONARIES, "POST /suggest"),
+        (*TRANSLATING, *FILES, *PAIRS, *SENTENCES, *DICTIONARIES, "POST /suggest"),
         "is not supported|'(source|target)_lang' not supported|are not supported for"
         "|is not available as a target language",
         "the document describes languages as text, because those on offer change",
@@ -80,17 +81,17 @@ REFUSALS = (
         "what alternatives go with depends on other fields, and on the model",
     ),
     Refusal(
-        (*TRANSLATING, *FILES, *PAIRS, *ALTERNATIVES),
+        (*TRANSLATING, *FILES, *PAIRS, *SENTENCES),
         "has [0-9]+ tokens",
         "JSON Schema counts characters, models read tokens",
     ),
     Refusal(
-        (*TRANSLATING, *FILES, *PAIRS, *ALTERNATIVES),
+        (*TRANSLATING, *FILES, *PAIRS, *SENTENCES),
         "is not available as a target language .* with ",
         "a model that is asked for by name has a pair of its own",
     ),
     Refusal(
-        (*TRANSLATING, *FILES, *ALTERNATIVES),
+        (*TRANSLATING, *FILES, *SENTENCES),
         "cannot be detected",
         "some texts are in no language on offer",
     ),
@@ -156,6 +157,11 @@ REFUSALS = (
         DICTIONARIES,
         "there are two dictionaries for",
         "JSON Schema compares whole items of a list only",
+    ),
+    Refusal(
+        ("POST /admin/keys", "POST /admin/keys/{name}/rotate"),
+        "has passed",
+        "JSON Schema knows no present time",
     ),
     Refusal(
         ("GET /v3/glossaries/{glossary_id}/entries",),

@@ -238,8 +238,8 @@ def test_a_document_is_fetched_once(client: deepl.DeepLClient) -> None:
 
 
 def test_a_file_of_an_unknown_kind_is_refused(client: deepl.DeepLClient) -> None:
-    with pytest.raises(deepl.DeepLException, match=r"files \.pdf are not supported"):
-        client.translate_document_upload(b"%PDF-1.7", target_lang="EN-US", filename="a.pdf")
+    with pytest.raises(deepl.DeepLException, match=r"files \.odg are not supported"):
+        client.translate_document_upload(b"PK", target_lang="EN-US", filename="a.odg")
 
 
 def test_glossaries_are_made_listed_applied_and_deleted(client: deepl.DeepLClient) -> None:

@@ -45,4 +45,4 @@ def responsive_loop() -> Iterator[None]:
     """Fails the test if a callback has blocked its event loop. Import it in a ``conftest``."""
     with monitored() as blocking:
         yield
-    assert blocking == []
+    assert blocking == [], blocking

@@ -202,4 +202,15 @@ await said(
     client.DELETE('/v3/glossaries/{glossary_id}/dictionaries', inPair),
 );
 await said('DELETE /v3/glossaries/{glossary_id}', client.DELETE('/v3/glossaries/{glossary_id}', inMade));
+
+const weblate = { params: { path: { name: 'weblate' } } };
+await said('POST /admin/keys', client.POST('/admin/keys', { body: { name: 'weblate' } }));
+await said('GET /admin/keys', client.GET('/admin/keys'));
+await said('PUT /admin/keys/{name}', client.PUT('/admin/keys/{name}', { ...weblate, body: { bulk: true } }));
+await said(
+    'POST /admin/keys/{name}/rotate',
+    client.POST('/admin/keys/{name}/rotate', { ...weblate, body: { old_expire: '2099-01-31T00:00:00Z' } }),
+);
+await said('DELETE /admin/keys/{name}', client.DELETE('/admin/keys/{name}', weblate));
+await said('GET /admin/usage', client.GET('/admin/usage'));
 console.log(JSON.stringify(statuses));
