@@ -111,7 +111,7 @@ async def test_hostile_files_are_refused_with_the_reason_by_both_apis(
 ) -> None:
     # The last kind of each extension; tests/documents has all of them.
     for extension, kind in dict(HOSTILE).items():
-        # In a thread, because the loop's time is measured.
+        # Files are made in a thread, because the loop's time is measured.
         content, reason = (await asyncio.to_thread(hostile, extension))[kind]
         files = {"file": ("a" + extension, content)}
         assert reason in await refused(client.post("/translate_file", files=files, data=DE_EN))

@@ -69,7 +69,7 @@ def test_dependencies_are_installed_from_the_lock_before_the_code_is_copied(path
     for each in stage.instructions:
         if each.name == "COPY":
             before += each.words[:-1]
-        elif " install " in each.text:
+        elif "pip" in each.text and " install " in each.text:
             break
     assert before == ["pyproject.toml", "requirements.lock"]
     assert "-c requirements.lock" in each.text
