@@ -213,7 +213,8 @@ class Vocabulary:
     __pydantic_config__ = _CHECKED
 
     size: Annotated[int, Field(ge=5)] = 8000
-    """Pieces of each side without a shared vocabulary, the four special pieces included."""
+    """Pieces of each side without a shared vocabulary, the four special pieces included; fewer,
+    with a warning, if the text has not so many."""
     kind: Literal["unigram", "bpe", "word"] = "unigram"
     shared: bool = True
     character_coverage: Share = 1.0
@@ -222,6 +223,8 @@ class Vocabulary:
     lossless: bool = False
     """Keep the text unchanged, split numbers into digits, and spell characters without a piece as
     bytes, so that ``unk`` is never produced."""
+    sample: Count = 200_000
+    """Pairs that it is learned from, evenly spread. SentencePiece holds them all in memory."""
     inherited: bool = False
     """The tokenizers of ``Recipe.initial``, of whatever kind. No other field is read."""
 

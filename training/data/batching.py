@@ -1,8 +1,9 @@
 """Batches sentence pairs of similar lengths under a budget of padded tokens, resumably.
 
 The order of an epoch depends only on the seed, the epoch's number and the width of the length
-buckets, so a position in the data is two integers. The padded shapes are chosen here as well: with
-buckets, an epoch has few shapes, the same in every epoch.
+buckets, so a position in the data is three integers. Large corpora are planned block by block, so
+that neither the start of an epoch nor a resume grows with them. The padded shapes are chosen here
+as well: with buckets, an epoch has few shapes, the same in every epoch.
 """
 
 from __future__ import annotations
@@ -19,6 +20,12 @@ from models.bundle.manifest import SpecialIds
 from training.data.shards import Shards, Side
 
 Indices = NDArray[np.int64]
+
+BLOCK = 1 << 20
+"""Pairs that are planned at once."""
+CHUNK = 1 << 10
+"""Neighbouring pairs that are in the same block of an epoch, in any order. A block is of chunks
+from everywhere, so that it is a sample of all corpora."""
 
 _SHARES = 16
 """Divisor of the bucket size: real target positions are rounded up to a multiple of 1/16 of all."""
@@ -53,10 +60,11 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """Position in the data: the next batch is number ``batch`` of ``epoch``."""
+    """Position in the data: the next batch is number ``batch`` of a block of ``epoch``."""
 
     epoch: int = 0
     batch: int = 0
+    block: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,26 +99,34 @@ class BatchLoader:
         self.longest = longest
         self._budget = tokens_per_batch
         self._seed = seed
-        self._epoch = -1
+        self._blocks = max(1, -(-len(shards) // BLOCK))
+        self._planned: tuple[int, int] | None = None
+        """Epoch and block of ``_batches``."""
         self._batches: Sequence[Planned] = []
         self.cursor = Cursor()
 
     def plan(self) -> Planned:
         """The pairs of the next batch; advances ``cursor``."""
-        if self._epoch != self.cursor.epoch:
-            self._batches = self._shuffled(self.cursor.epoch)
-            self._epoch = self.cursor.epoch
-        planned = self._batches[self.cursor.batch]
-        if self.cursor.batch + 1 < len(self._batches):
-            self.cursor = Cursor(self.cursor.epoch, self.cursor.batch + 1)
+        epoch, batch, block = self.cursor.epoch, self.cursor.batch, self.cursor.block
+        if self._planned != (epoch, block):
+            self._batches = self._shuffled(epoch, block)
+            self._planned = (epoch, block)
+        planned = self._batches[batch]
+        if batch + 1 < len(self._batches):
+            self.cursor = Cursor(epoch, batch + 1, block)
+        elif block + 1 < self._blocks:
+            self.cursor = Cursor(epoch, 0, block + 1)
         else:
-            self.cursor = Cursor(self.cursor.epoch + 1, 0)
+            self.cursor = Cursor(epoch + 1)
         return planned
 
-    def _shuffled(self, epoch: int) -> list[Planned]:
-        rng = np.random.default_rng((self._seed, epoch))
-        order = rng.permutation(len(self.shards))
-        source, target = self.shards.source.lengths[order], self.shards.target.lengths[order]
+    def _shuffled(self, epoch: int, block: int) -> list[Planned]:
+        rng = np.random.default_rng((self._seed, epoch, block))
+        order = rng.permutation(self._pairs_of(epoch, block))
+        source, target = (
+            each.offsets[order + 1] - each.offsets[order]
+            for each in (self.shards.source, self.shards.target)
+        )
         # The stable sorts of a shuffled order put equal lengths together anew in every epoch.
         if self.length_multiple > 1:
             batches = in_buckets(order, source, target, self._budget, self.length_multiple)
@@ -118,6 +134,16 @@ class BatchLoader:
             cut = in_batches(order, np.maximum(source, target), self._budget)
             batches = [Planned(indices, len(indices)) for indices in cut]
         return [batches[i] for i in rng.permutation(len(batches))]
+
+    def _pairs_of(self, epoch: int, block: int) -> Indices:
+        """The pairs of a block: those of every so manieth chunk of a random order of chunks."""
+        pairs = len(self.shards)
+        if self._blocks == 1:
+            return np.arange(pairs)
+        rng = np.random.default_rng((self._seed, epoch))
+        chunks = rng.permutation(-(-pairs // CHUNK))[block :: self._blocks]
+        indices = (chunks[:, None] * CHUNK + np.arange(CHUNK)).ravel()
+        return indices[indices < pairs]
 
 
 def in_batches(order: Indices, lengths: Indices, budget: int) -> list[Indices]:

@@ -16,6 +16,29 @@ from training.data.shards import Shards
 
 
 @dataclass(frozen=True, slots=True)
+class Division:
+    """Division of a step's batches among the processes that share it."""
+
+    batches: int
+    processes: int
+
+    @property
+    def groups(self) -> int:
+        """Groups of processes; batch j is for group j modulo their number."""
+        return math.gcd(self.batches, self.processes)
+
+    @property
+    def members(self) -> int:
+        """Processes of a group, each of which takes every so manieth row of a batch."""
+        return self.processes // self.groups
+
+    @property
+    def passes(self) -> int:
+        """Batches, or parts of them, that a process computes in a step."""
+        return self.batches // self.groups
+
+
+@dataclass(frozen=True, slots=True)
 class Amount:
     """Amount of text in a step, without padding."""
 
@@ -62,8 +85,7 @@ class PortionLoader:
     """Endless iterator over optimiser steps; returns this process's portions.
 
     A step has ``accumulate`` batches, or ``later[1]`` of them after the first ``later[0]`` steps.
-    The ``world`` processes form gcd(batches, world) groups. Batch j goes to group j modulo the
-    number of groups, and each of the m members of a group takes every m-th row.
+    The ``world`` processes share its batches as ``Division`` has them.
     """
 
     def __init__(
@@ -98,10 +120,11 @@ class PortionLoader:
         self.steps += 1
         planned = [self._loader.plan() for _ in range(count)]
         amount = sum((Amount.of(self._loader.shards, p.indices) for p in planned), Amount())
-        groups = math.gcd(count, self._world)
-        members = self._world // groups
-        group, member = divmod(self._rank, members)
-        own = tuple(self._part(each, member, members) for each in planned[group::groups])
+        division = Division(count, self._world)
+        group, member = divmod(self._rank, division.members)
+        own = tuple(
+            self._part(each, member, division.members) for each in planned[group :: division.groups]
+        )
         return Portion(own, amount, begin, self.cursor)
 
     def _part(self, planned: Planned, member: int, members: int) -> Batch:

@@ -53,8 +53,8 @@ def prepare(
     """Write tokenizers, shards and a report of what each filter dropped; returns the report.
 
     ``bundles`` is where ``recipe.initial`` may name a bundle. Raises ``CorpusError`` if a corpus is
-    missing or broken, ``InvalidRecipe`` if ``initial`` does not exist or the text cannot fill the
-    vocabulary, ``CannotWrite`` if the disk is full, and ``CheckpointError`` if the run was
+    missing or broken, ``InvalidRecipe`` if ``initial`` does not exist or no vocabulary can be
+    learned, ``CannotWrite`` if the disk is full, and ``CheckpointError`` if the run was
     trained on what is no longer found; what was prepared before is then as it was.
     """
     unfinished = RunDirectory(run.path / "prepare.partial")
@@ -118,6 +118,9 @@ def _prepare(
     # Read first, so that a change during preparation is noticed.
     files = _digests(recipe, run, data_directory)
     pretrained = None if recipe.initial is None else find_pretrained(recipe, run, bundles)
+    # Reading, cleaning and learning a vocabulary may take hours.
+    valid = read_pairs(data.valid, data.source, data.target, data_directory)
+    _require(sum(map(_is_full, valid)), (data.valid,))
     _judge(recipe, data_directory)
     test_sets = _test_sets(recipe, data_directory)
     clean, counts = _cleaned(recipe, run, unfinished.path / "text", data_directory, test_sets)
@@ -392,7 +395,7 @@ def _write_valid(
     too long, or cannot be written."""
     data = recipe.data
     found = list(pairs)
-    full = [pair for pair in found if pair.source.strip() and pair.target.strip()]
+    full = list(filter(_is_full, found))
     parts = list(encoder.encoded(full))
     _require(encoder.kept, (corpus,))
     with ShardWriter(run.shards(split)) as valid:
@@ -440,6 +443,10 @@ def _write_held_out(
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     return counts
+
+
+def _is_full(pair: Pair) -> bool:
+    return all(side.strip() for side in pair)
 
 
 def _require(count: int, corpora: Sequence[Corpus]) -> None:

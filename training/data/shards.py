@@ -95,7 +95,7 @@ class ShardWriter:
 
 
 def _open_side(directory: Path, side: str) -> Side:
-    offsets = np.fromfile(directory / f"{side}.offsets", np.int64)
+    offsets = np.memmap(directory / f"{side}.offsets", np.int64, mode="r")
     path = directory / f"{side}.tokens"
     # An empty file cannot be mapped.
     tokens: NDArray[np.int32] = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import re
 import shutil
@@ -21,9 +22,6 @@ logger = logging.getLogger(__name__)
 _LARGEST = re.compile(r"Please set it to a value <= (\d+)")
 """Error of SentencePiece for a text that cannot fill the vocabulary."""
 
-SAMPLE = 200_000
-"""Pairs that a vocabulary is learned from: SentencePiece holds them all, and more helps little."""
-
 
 def make_vocabularies(
     recipe: Recipe,
@@ -36,9 +34,9 @@ def make_vocabularies(
     tokenizers of ``pretrained`` if it has the recipe's directions and described vocabulary, or if
     the recipe inherits them, and are otherwise learned from ``count`` pairs.
 
-    Raises ``InvalidRecipe`` if the text cannot fill the vocabulary, if ``pretrained`` has other
-    directions than a recipe that inherits its vocabulary, or if only one of the recipe and
-    ``pretrained`` shares a vocabulary between both sides.
+    Raises ``InvalidRecipe`` if no vocabulary can be learned, if ``pretrained`` has other directions
+    than a recipe that inherits its vocabulary, or if only one of the recipe and ``pretrained``
+    shares a vocabulary between both sides.
     """
     made = RunDirectory(directory)
     if pretrained is not None:
@@ -63,42 +61,51 @@ def make_vocabularies(
             "%s has other directions or another vocabulary: a vocabulary is learned",
             pretrained.label,
         )
+
+    def sample() -> Iterator[Pair]:
+        return sampled(pairs(), count, recipe.vocabulary.sample)
+
     if recipe.vocabulary.shared:
-        _learn(recipe, (side for pair in sampled(pairs(), count) for side in pair), made.tokenizer)
+        _learn(recipe, lambda: itertools.chain.from_iterable(sample()), made.tokenizer)
     else:
-        sources = (pair.source for pair in sampled(pairs(), count))
-        _learn(recipe, sources, made.source_tokenizer)
-        targets = (pair.target for pair in sampled(pairs(), count))
-        _learn(recipe, targets, made.target_tokenizer)
+        _learn(recipe, lambda: (pair.source for pair in sample()), made.source_tokenizer)
+        _learn(recipe, lambda: (pair.target for pair in sample()), made.target_tokenizer)
     return made
 
 
-def sampled(pairs: Iterable[Pair], count: int, most: int = SAMPLE) -> Iterator[Pair]:
+def sampled(pairs: Iterable[Pair], count: int, most: int) -> Iterator[Pair]:
     """At most ``most`` of ``count`` pairs, evenly spread."""
     for i, pair in enumerate(pairs):
         if count <= most or i * most // count != (i - 1) * most // count:
             yield pair
 
 
-def _learn(recipe: Recipe, texts: Iterable[str], path: Path) -> None:
-    vocabulary = recipe.vocabulary
-    logger.info("learning a vocabulary of %s pieces", f"{vocabulary.size:,}")
+def _learn(recipe: Recipe, texts: Callable[[], Iterable[str]], path: Path) -> None:
+    """Learn a vocabulary of the recipe's size, or of as many pieces as the texts fill."""
+    wanted = recipe.vocabulary.size
+    logger.info("learning a vocabulary of %s pieces", f"{wanted:,}")
     try:
-        train_tokenizer(
-            texts,
-            path,
-            vocabulary_size=vocabulary.size,
-            kind=vocabulary.kind,
-            character_coverage=vocabulary.character_coverage,
-            control_symbols=tags_of(recipe.data),
-            lossless=vocabulary.lossless,
-        )
+        _learn_pieces(recipe, texts(), path, wanted)
     except ValueError as error:
         fitting = _LARGEST.search(str(error))
-        message = (
-            f"its text has too few different pieces for vocabulary.size {vocabulary.size:,}; "
-            f"{int(fitting[1]):,} are the most"
-            if fitting
-            else str(error)
+        if fitting is None:
+            raise InvalidRecipe(f"recipe {recipe.name!r}: {error}") from error
+        most = int(fitting[1])
+        logger.warning(
+            "the text has too few different pieces for vocabulary.size %s: the vocabulary has %s",
+            *(f"{wanted:,}", f"{most:,}"),
         )
-        raise InvalidRecipe(f"recipe {recipe.name!r}: {message}") from error
+        _learn_pieces(recipe, texts(), path, most)
+
+
+def _learn_pieces(recipe: Recipe, texts: Iterable[str], path: Path, size: int) -> None:
+    vocabulary = recipe.vocabulary
+    train_tokenizer(
+        texts,
+        path,
+        vocabulary_size=size,
+        kind=vocabulary.kind,
+        character_coverage=vocabulary.character_coverage,
+        control_symbols=tags_of(recipe.data),
+        lossless=vocabulary.lossless,
+    )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast
 
@@ -154,7 +154,9 @@ class PretrainedBundle:
         """
         shared = TOKENIZER in self.bundle.manifest.files
         names = (TOKENIZER,) if shared else (SOURCE_TOKENIZER, TARGET_TOKENIZER)
-        return {_described(self.path / name, shared) for name in names} == {recipe.vocabulary}
+        described = {_described(self.path / name, shared) for name in names}
+        # A tokenizer does not tell how much text it was learned from.
+        return described == {replace(recipe.vocabulary, sample=Vocabulary().sample)}
 
     def network(self) -> tuple[TransformerConfig, dict[str, Tensor]]:
         """Configuration and state dict. Raises ``InvalidBundle`` if the graph has others."""

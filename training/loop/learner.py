@@ -37,15 +37,30 @@ class Outcome:
 
     step: int
     portion: Portion
-    loss: Tensor
-    norm: Tensor
+    values: Tensor
+    """Loss and norm, in memory of the host."""
+    copied: torch.cuda.Event | None = None
+    """Recorded behind the copy from a GPU. Waiting for it does not wait for steps after it."""
+
+    @classmethod
+    def of(cls, step: int, portion: Portion, loss: Tensor, norm: Tensor) -> Outcome:
+        values = torch.stack((loss, norm))
+        if not values.is_cuda:
+            return cls(step, portion, values)
+        there = torch.empty_like(values, device="cpu", pin_memory=True)
+        there.copy_(values, non_blocking=True)
+        copied = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        copied.record()
+        return cls(step, portion, there, copied)
 
     def read(self) -> tuple[float, float]:
         """Loss per target token and the gradient's norm before clipping.
 
         Raises ``Diverged`` naming step and batch if either is NaN or infinite.
         """
-        loss, norm = float(self.loss), float(self.norm)
+        if self.copied is not None:
+            self.copied.synchronize()
+        loss, norm = self.values.tolist()
         for name, value in (("loss", loss), ("gradient's norm", norm)):
             if not math.isfinite(value):
                 begin = self.portion.begin
@@ -159,7 +174,7 @@ class Learner:
         with _fitting():
             total = self._gradients(portion)
             norm = nn.utils.clip_grad_norm_(self.network.parameters(), self._clip_norm)
-        outcome = Outcome(step, portion, self.world.total(total), norm)
+        outcome = Outcome.of(step, portion, self.world.total(total), norm)
         if not self.lags:
             outcome.read()
         for group in self.optimiser.param_groups:

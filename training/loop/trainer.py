@@ -23,7 +23,7 @@ from models.transformer.transformer import Transformer, build
 from training import checkpoint
 from training import device as devices
 from training.data.batching import BatchLoader, Cursor
-from training.data.portions import PortionLoader
+from training.data.portions import Division, PortionLoader
 from training.data.prefetch import Prefetcher
 from training.data.shards import Shards
 from training.initial.start import start_from
@@ -47,6 +47,8 @@ from training.run_directory import RunDirectory
 
 logger = logging.getLogger(__name__)
 
+_FEW_TOKENS = 16_000
+"""Padded tokens of a pass below which launching kernels may take longer than computing them."""
 _SECONDS_PER_LINE = 60.0
 """Seconds between two lines about progress in the log."""
 
@@ -283,6 +285,7 @@ class Trainer:
 
     def _begin(self) -> None:
         if self.world.first:
+            self._log_division()
             checkpoint.sweep(self.run.path)
         found = self.world.broadcast(checkpoint.checkpoints(self.run.path))
         if found:
@@ -296,6 +299,24 @@ class Trainer:
             logger.info("resuming %s after step %d", self.run.path, self.progress.step)
         elif self.recipe.initial is not None:
             start_from(self.recipe, self.run, self.network, self.bundles)
+
+    def _log_division(self) -> None:
+        """Log what a step has, and a process of it: the recipe's step is that of all processes."""
+        optimisation, world = self.recipe.optimisation, self.world.size
+        tokens, batches = optimisation.tokens_per_batch, optimisation.accumulate
+        division = Division(batches, world)
+        of_pass = tokens // division.members
+        logger.info(
+            "a step of %s padded tokens: %d × %s; %d %s, each with %d × %s",
+            *(f"{tokens * batches:,}", batches, f"{tokens:,}"),
+            *(world, "process" if world == 1 else "processes", division.passes, f"{of_pass:,}"),
+        )
+        if self.device.type == "cuda" and of_pass < _FEW_TOKENS:
+            logger.warning(
+                "%s tokens a pass may leave a GPU waiting for launches; larger steps fill it, but "
+                "change what is computed: --set optimisation.accumulate=%d for steps of %s",
+                *(f"{of_pass:,}", batches * world, f"{tokens * batches * world:,}"),
+            )
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that decides what the next steps compute; all processes ask together."""

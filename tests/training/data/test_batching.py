@@ -151,6 +151,29 @@ def test_epochs_have_every_pair_once_in_another_order_of_other_batches(shards: S
     assert epochs(1) == [first, second] != epochs(2)
 
 
+@pytest.mark.parametrize("multiple", [1, 4])
+def test_a_large_corpus_is_planned_in_blocks_which_have_every_pair_once(
+    shards: Shards, monkeypatch: pytest.MonkeyPatch, multiple: int
+) -> None:
+    whole = [members(batch) for batch in epoch(loader(shards))]
+    monkeypatch.setattr("training.data.batching.BLOCK", 50)
+    monkeypatch.setattr("training.data.batching.CHUNK", 7)
+    batches = portions(shards, 1, 0, 1, multiple)
+    epochs, cursors = [], []
+    for _ in range(2):
+        number, found = batches.cursor.epoch, []
+        while batches.cursor.epoch == number:
+            cursors.append(batches.cursor)
+            found.append(sentences(batches.next()))
+        assert sorted(itertools.chain(*found)) == list(range(PAIRS))
+        epochs.append(found)
+    assert epochs[0] != epochs[1] and whole not in epochs
+    assert {cursor.block for cursor in cursors} == {0, 1, 2}
+    for cursor, expected in zip(cursors, itertools.chain(*epochs), strict=True):
+        batches.cursor = cursor
+        assert sentences(batches.next()) == expected
+
+
 def test_padding_has_id_0(shards: Shards) -> None:
     with pytest.raises(ValueError, match="id 0"):
         BatchLoader(shards, SpecialIds(pad=3, unk=1, bos=2, eos=0), BUDGET, seed=1)

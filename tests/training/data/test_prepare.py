@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -13,6 +13,7 @@ from models.bundle.tokenizer import Tokenizer
 from tests.support.raising import FULL, raiser
 from tests.support.tiny_training import prepared, tiny_recipe, with_network
 from training.checkpoint import CheckpointError
+from training.data import vocabulary
 from training.data.corpus import CorpusError, Pair, read_pairs
 from training.data.generated import generate
 from training.data.prepare import is_prepared, prepare
@@ -119,9 +120,40 @@ def test_corpus_without_pairs_after_cleaning_is_named(data: Path, name: str) -> 
         prepare(recipe, RunDirectory(data / "run"), data)
 
 
-def test_a_vocabulary_that_the_text_cannot_fill_is_the_recipes_fault(data: Path) -> None:
-    recipe = replace(found_recipe(), vocabulary=Vocabulary(size=5000))
-    with pytest.raises(InvalidRecipe, match=r"vocabulary\.size"):
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+def test_a_vocabulary_that_the_text_cannot_fill_has_all_pieces_and_a_warning(
+    data: Path, kind: Literal["unigram", "bpe"], caplog: pytest.LogCaptureFixture
+) -> None:
+    recipe = replace(found_recipe(), vocabulary=Vocabulary(size=5000, kind=kind))
+    report = prepare(recipe, RunDirectory(data / "run"), data)
+    assert 5 < report["vocabulary"] < 5000
+    assert f"5,000: the vocabulary has {report['vocabulary']}" in caplog.text
+
+
+def test_a_vocabulary_is_learned_from_a_sample_of_the_recipes_size(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learned: list[str] = []
+    learn = vocabulary.train_tokenizer
+
+    def recording(texts: Iterable[str], *arguments: Any, **options: Any) -> None:
+        learned.extend(texts)
+        learn(learned, *arguments, **options)
+
+    monkeypatch.setattr(vocabulary, "train_tokenizer", recording)
+    recipe = found_recipe()
+    recipe = replace(recipe, vocabulary=replace(recipe.vocabulary, sample=2))
+    prepare(recipe, RunDirectory(data / "run"), data)
+    assert len(learned) == 2 * 2
+
+
+def test_an_empty_validation_set_is_refused_before_anything_is_cleaned(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("training.data.prepare._cleaned", None)
+    put(data, "empty", [("", "1")])
+    recipe = with_data(found_recipe(), valid=Corpus(name="empty"))
+    with pytest.raises(CorpusError, match="no pair of empty is left"):
         prepare(recipe, RunDirectory(data / "run"), data)
 
 

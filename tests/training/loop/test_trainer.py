@@ -32,6 +32,7 @@ from training.data.portions import Amount, Portion
 from training.data.shards import Shards
 from training.evaluation.scores import UnknownTokenisation
 from training.loop import resuming
+from training.loop.distributed import World
 from training.loop.execution import Execution
 from training.loop.learner import Diverged
 from training.loop.precision import AUTOCAST, Precision
@@ -62,6 +63,32 @@ def stepped(recipe: Recipe, run: RunDirectory, rows: list[list[int]]) -> tuple[T
     amount = sum((Amount.of(shards, np.array(indices)) for indices in rows), Amount())
     outcome = trainer.learner.learn(Portion(batches, amount, Cursor(), Cursor()), step=1)
     return trainer, outcome.read()[0]
+
+
+@pytest.mark.parametrize(
+    ("accumulate", "world", "expected"),
+    [
+        (1, 1, "a step of 600 padded tokens: 1 × 600; 1 process, each with 1 × 600"),
+        (4, 2, "a step of 2,400 padded tokens: 4 × 600; 2 processes, each with 2 × 600"),
+        (1, 8, "a step of 600 padded tokens: 1 × 600; 8 processes, each with 1 × 75"),
+    ],
+)
+def test_the_size_of_a_step_and_of_its_parts_is_logged(
+    tiny_run: RunDirectory,
+    caplog: pytest.LogCaptureFixture,
+    accumulate: int,
+    world: int,
+    expected: str,
+) -> None:
+    caplog.set_level(logging.INFO)
+    recipe = with_optimisation(tiny_recipe(), tokens_per_batch=600, accumulate=accumulate)
+    trainer = Trainer(recipe, tiny_run, CPU)
+    trainer.world = World(size=world)
+    trainer._log_division()
+    assert caplog.messages[-1] == expected
+    trainer.device = torch.device("cuda")
+    trainer._log_division()
+    assert f"--set optimisation.accumulate={accumulate * world} for" in caplog.messages[-1]
 
 
 def test_accumulated_batches_are_one_large_batch(tiny_run: RunDirectory) -> None:
