@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from models.bundle.bundle import TOKENIZER, Bundle
 from models.bundle.languages import canonical, without_region
@@ -31,6 +32,9 @@ from training.recipe import (
     Recipe,
     Vocabulary,
 )
+
+if TYPE_CHECKING:
+    from training.evaluation.document import Section
 
 LEAST_PAIRS = 50
 TEST_PAIRS, TEST_SHARE = 500, 0.2
@@ -253,6 +257,19 @@ def recipe_for(
         decoding=manifest.decoding.model_dump(exclude_none=True),
         description=f"{manifest.name}, fine-tuned on {own.train:,} pairs of translation memories.",
     )
+
+
+def forgotten(sections: Iterable[Section]) -> list[str]:
+    """The directions in which general text became significantly worse, with both scores."""
+    return [
+        f"{section.source} to {section.target}, {compared.metric} {compared.system:.1f} "
+        f"instead of {compared.baseline:.1f}"
+        for section in sections
+        if section.test_set == f"{GENERAL}/test"
+        for comparison in section.comparisons
+        for compared in comparison.metrics
+        if compared.metric == "BLEU" and compared.verdict == "worse"
+    ]
 
 
 def new_pairs(memories: Iterable[Memory]) -> Iterator[Pair]:

@@ -22,6 +22,7 @@ from training.data.generated import Generator
 from training.refusal import Refusal
 
 Count = Annotated[int, Field(ge=1)]
+Metric = Literal["bleu", "chrf", "loss"]
 Weight = Annotated[float, Field(ge=0)]
 Rate = Annotated[float, Field(ge=0, lt=1)]
 Share = Annotated[float, Field(gt=0, le=1)]
@@ -340,7 +341,11 @@ class Budget:
     keep_checkpoints: Count = 5
     """Number of last checkpoints kept, at least those averaged. The best one is kept, too."""
     patience: Count | None = None
-    """Stop after this many validations without a better BLEU."""
+    """Stop after this many validations without a better result."""
+    judged_by: Metric = "bleu"
+    """Result of a validation by which it is better than another."""
+    judged_on: str | None = None
+    """The training corpus whose pairs that it holds out are judged; ``None``: ``data.valid``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -385,6 +390,12 @@ class Recipe:
             raise InvalidRecipe(
                 f"recipe {self.name!r} averages {self.average} checkpoints and keeps "
                 f"{self.budget.keep_checkpoints}"
+            )
+        held_out = [corpus.name for corpus in self.data.train if corpus.hold_out is not None]
+        if self.budget.judged_on not in (None, *held_out):
+            raise InvalidRecipe(
+                f"recipe {self.name!r} is judged on {self.budget.judged_on!r}, of which no pairs "
+                f"are held out; those that hold out some: {', '.join(held_out) or 'none'}"
             )
         try:
             DecodingDefaults.model_validate(self.decoding)

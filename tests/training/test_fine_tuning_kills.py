@@ -39,7 +39,7 @@ MOMENTS: dict[str, tuple[object, str, int]] = {
     "averaged": (evaluate, "perform", 1),
     "evaluated": (export, "perform", 1),
     "publishing": (bundles, "_publish", 1),
-    "published": (report, "perform", 1),
+    "published": (report, "written", 1),
 }
 """Function and number of its call that is not entered, by the moment of the kill."""
 
@@ -51,7 +51,7 @@ def fine_tune(directory: Path, moment: str | None = None) -> None:
         setattr(owner, name, dying(getattr(owner, name), number))
     # The comparison reads both bundles and writes a page.
     else:
-        report.perform = lambda options: None
+        report.written = lambda options: []
     command = ["fine-tune", "first", f"--data={directory.parent / 'memory.tsv'}", "-o", "mine"]
     command += [f"--bundles={directory / 'bundles'}", f"--runs={directory / 'runs'}"]
     raise SystemExit(main([*command, "--no-general", "--steps=10", "--threads=1"]))

@@ -127,6 +127,7 @@ def _fine_tune(
         corpora_of,
         corpus_pairs,
         divide,
+        forgotten,
         new_pairs,
         recipe_for,
         sample_general,
@@ -173,7 +174,7 @@ def _fine_tune(
 
     hop_options = argparse.Namespace(**{**vars(options), "data": corpora, "best": False})
     run.perform_hops(Job(recipe, directory, hop_options))
-    report.perform(
+    sections = report.written(
         argparse.Namespace(
             systems=[str(bundle.path), str(options.bundles / options.name)],
             bundles=options.bundles,
@@ -186,6 +187,12 @@ def _fine_tune(
             output=directory.path / "report.html",
         )
     )
+    for loss in forgotten(sections):
+        print(
+            f"worse than {bundle.manifest.name} on general text, {loss}: the same command with "
+            f"--strength {recipe.strength / 2:g} keeps more of the old weights, without training "
+            "again"
+        )
     print(
         f'both are served; name one in the request: "model": "{options.name}"; '
         f"`dragoman models remove {options.name}` leaves {bundle.manifest.name} alone"

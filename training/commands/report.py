@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from training.commands import Commands
 from training.commands.options import add_data, add_threads, positive
+
+if TYPE_CHECKING:
+    from training.evaluation.document import Section
 
 
 def add_to(commands: Commands) -> None:
@@ -45,6 +49,11 @@ def add_to(commands: Commands) -> None:
 
 
 def perform(options: argparse.Namespace) -> None:
+    written(options)
+
+
+def written(options: argparse.Namespace) -> list[Section]:
+    """The sections of the report, which is written and summarised."""
     from models.bundle.bundle import Bundle
     from training.data.translate import find_translator
     from training.evaluation.bundles import (
@@ -62,4 +71,6 @@ def perform(options: argparse.Namespace) -> None:
     kept = page.with_suffix(".translations")
     translating = Translating(options.data, kept, options.beam_size, options.threads)
     systems = [facts_of(*each) for each in zip(labels(bundles), bundles, strict=True)]
-    publish("bundles", systems, sections(bundles, options.test, directions, translating), page)
+    made = sections(bundles, options.test, directions, translating)
+    publish("bundles", systems, made, page)
+    return made

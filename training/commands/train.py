@@ -87,9 +87,14 @@ def _train(job: Job, device: torch.device, execution: Execution, world: World) -
     trainer = Trainer(job.recipe, job.run, device, execution, world, job.options.bundles)
     progress = trainer.train()
     if world.first:
+        metric, corpus = progress.judged
+        shown = {"bleu": "BLEU {:.1f}", "chrf": "chrF {:.1f}", "loss": "loss {:.3f}"}[metric]
         best = (
-            f"; BLEU on the validation set {progress.best_bleu:.1f} at step {progress.best_step:,}"
+            f"; {shown.format(abs(progress.best))} on {corpus or 'the validation set'} at step "
+            f"{progress.best_step:,}"
             if progress.best_step
             else ""
         )
-        print(f"trained {job.run.path} for {progress.step:,} steps{best}; {trainer.speed}")
+        speed = trainer.speed
+        took = f"; {speed}" if speed.tokens_per_second else ", before this command"
+        print(f"trained {job.run.path} for {progress.step:,} steps{best}{took}")

@@ -1,4 +1,4 @@
-"""Log of a run as JSON lines and TensorBoard scalars; resuming removes the steps to repeat."""
+"""Log of a run as JSON lines and for TensorBoard; resuming removes the steps to repeat."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from training.disk import writing
 
 
 class RunLog:
-    """Appends one JSON object per event, each with its ``step``, and the same as scalars.
+    """Appends one JSON object per event, each with its ``step``, and the same as scalars
+    and texts of TensorBoard.
 
     Lines after ``resume_step`` are removed: a killed run wrote them after its last checkpoint, and
     those steps are repeated. Raises ``CannotWrite`` if the disk is full and keeps what was written.
@@ -43,7 +44,9 @@ class RunLog:
             while unwritten:
                 unwritten = unwritten[self._file.write(unwritten) :]
             for name, value in values.items():
-                if not isinstance(value, str):
+                if isinstance(value, str):
+                    self._board.add_text(f"{event}/{name}", value, step)
+                else:
                     self._board.add_scalar(f"{event}/{name}", value, step)
 
     def sync(self) -> None:

@@ -9,6 +9,7 @@ import copy
 import dataclasses
 import json
 import logging
+import math
 import time
 from collections import deque
 from dataclasses import dataclass
@@ -60,8 +61,11 @@ class Progress:
     step: int = 0
     tokens: int = 0
     """Target tokens of all steps so far."""
-    best_bleu: float = -1.0
+    best: float = -math.inf
+    """Best value of ``Validation.judged_by`` so far, at ``best_step``."""
     best_step: int = 0
+    judged: tuple[str, str | None] = ("bleu", None)
+    """The recipe's ``judged_by`` and ``judged_on``."""
     validations_without_gain: int = 0
 
 
@@ -89,7 +93,7 @@ class Trainer:
         _require_prepared_for(recipe, run)
         self.tokenizers = run.tokenizers()
         self.special: SpecialIds = self.tokenizers.target.special_ids
-        self.validator = Validator(run, recipe.data, self.tokenizers.target, device)
+        self.validator = Validator(run, recipe.data, self.tokenizers, device)
         batches = BatchLoader(
             train,
             self.special,
@@ -129,7 +133,7 @@ class Trainer:
         )
         self.average: Transformer | None = None
         """The moving average of the network, if the recipe has one and training has begun."""
-        self.progress = Progress()
+        self.progress = Progress(**self._unjudged())
         self._next_line = 0.0
         """Time of the next line about progress, where no bar is shown."""
         peak = devices.peak_of(device)
@@ -219,6 +223,16 @@ class Trainer:
                 [*self.average.parameters()], [*self.network.parameters()], 1.0 - kept
             )
 
+    def _unjudged(self) -> dict[str, Any]:
+        """The fields of ``Progress`` before any validation has been judged."""
+        budget = self.recipe.budget
+        return {
+            "best": -math.inf,
+            "best_step": 0,
+            "judged": (budget.judged_by, budget.judged_on),
+            "validations_without_gain": 0,
+        }
+
     @property
     def _finished(self) -> bool:
         budget = self.recipe.budget
@@ -255,20 +269,25 @@ class Trainer:
     def _validate(self, log: RunLog | SilentLog) -> None:
         if self.world.first:
             network = self.average or self.network
-            result = self.validator.validate(network)
-            log.write("valid", self.progress.step, **dataclasses.asdict(result))
-            logger.info("step %d: %s", self.progress.step, result)
-            self._judge(result)
-            for name in self.validator.held_out:
+            step = self.progress.step
+            for name in (None, *self.validator.held_out):
+                label = "" if name is None else f" {name}"
                 result = self.validator.validate(network, name)
-                log.write(f"valid {name}", self.progress.step, **dataclasses.asdict(result))
-                logger.info("step %d, %s: %s", self.progress.step, name, result)
+                log.write(f"valid{label}", step, **result.scores)
+                logger.info("step %d%s: %s", step, label, result)
+                for i, sample in enumerate(result.samples):
+                    log.write(f"sample {i}{label}", step, **dataclasses.asdict(sample))
+                for sample in {each.direction: each for each in result.samples}.values():
+                    logger.info("%s", sample)
+                if name == self.recipe.budget.judged_on:
+                    self._judge(result)
         # Whether it goes on is the first process's decision.
         self.progress = self.world.broadcast(self.progress)
 
     def _judge(self, result: Validation) -> None:
-        if result.bleu > self.progress.best_bleu:
-            self.progress.best_bleu = result.bleu
+        value = result.judged_by(self.recipe.budget.judged_by)
+        if value > self.progress.best:
+            self.progress.best = value
             self.progress.best_step = self.progress.step
             self.progress.validations_without_gain = 0
         else:
@@ -338,7 +357,14 @@ class Trainer:
     def load_state_dict(self, document: dict[str, Any]) -> None:
         """Go on from ``document``; with another number of processes, dropout alone is another."""
         require_same_run(document, self.recipe, self.run, self.network, self.execution)
-        self.progress = Progress(**document["progress"])
+        saved = document["progress"]
+        # Progress of runs that knew BLEU alone.
+        bleu = {"best": saved["best_bleu"]} if "best_bleu" in saved else {}
+        known = (each.name for each in dataclasses.fields(Progress))
+        self.progress = Progress(**{name: saved[name] for name in known if name in saved}, **bleu)
+        budget = self.recipe.budget
+        if self.progress.judged != (budget.judged_by, budget.judged_on):
+            self.progress = dataclasses.replace(self.progress, **self._unjudged())
         self.cursor = self.loader.cursor = Cursor(**document["cursor"])
         self.loader.steps = self.progress.step
         self.network.load_state_dict(document["network"])

@@ -1,17 +1,19 @@
-"""Validation during training: loss, perplexity, and BLEU of greedy search."""
+"""Validation during training: loss, perplexity, and BLEU, chrF and samples of greedy search."""
 
 from __future__ import annotations
 
 import math
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 import torch
 from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.metrics.chrf import CHRF
 
-from models.bundle.tokenizer import Tokenizer
+from models.bundle.manifest import SpecialIds
+from models.bundle.tokenizer import Tokenizers
 from models.reference.beam import default_max_length
 from models.transformer.transformer import Transformer
 from training.data.batching import Batch, collate, in_batches
@@ -19,13 +21,26 @@ from training.data.shards import Shards
 from training.evaluation.scores import bleu_for
 from training.loop.learner import Diverged
 from training.loop.objective import negative_log_likelihood
-from training.recipe import Data
+from training.recipe import Data, Metric
 from training.run_directory import RunDirectory, held_out_split
 from training.search.greedy import greedy
 
 TOKENS_PER_BATCH = 4096
+SAMPLES = 3
+"""Translations of each direction that are shown, always of the same sentences."""
 
 _MOST_NATS = math.log(sys.float_info.max)
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    direction: str
+    source: str
+    translation: str
+    reference: str
+
+    def __str__(self) -> str:
+        return f"{self.direction}: {self.source} → {self.translation} (reference: {self.reference})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,23 +49,36 @@ class Validation:
     """Nats per target token, without label smoothing."""
     perplexity: float
     bleu: float
+    chrf: float
     exact: float
     """Share of translations that equal the reference."""
+    samples: tuple[Sample, ...] = ()
 
     def __str__(self) -> str:
         return (
             f"loss {self.loss:.3f}, perplexity {self.perplexity:.2f}, BLEU {self.bleu:.1f}, "
-            f"{self.exact:.1%} equal the reference"
+            f"chrF {self.chrf:.1f}, {self.exact:.1%} equal the reference"
         )
+
+    @property
+    def scores(self) -> dict[str, float]:
+        """Every number by its name."""
+        names = (each.name for each in fields(self) if each.name != "samples")
+        return {name: getattr(self, name) for name in names}
+
+    def judged_by(self, metric: Metric) -> float:
+        """The value of a metric, such that more is better."""
+        value: float = getattr(self, metric)
+        return -value if metric == "loss" else value
 
 
 class Validator:
     """Evaluates a run's validation set, with BLEU per direction, as BLEU needs one language."""
 
     def __init__(
-        self, run: RunDirectory, data: Data, tokenizer: Tokenizer, device: torch.device
+        self, run: RunDirectory, data: Data, tokenizers: Tokenizers, device: torch.device
     ) -> None:
-        """``tokenizer`` is the target's. Raises ``UnknownTokenisation`` if BLEU has no word
+        """Raises ``UnknownTokenisation`` if BLEU has no word
         tokenisation for a target language."""
         splits = {None: "valid"} | {
             corpus.name: held_out_split(corpus)
@@ -59,12 +87,12 @@ class Validator:
         }
         self._sets = {
             name: [
-                (Shards.open(path), bleu_for(target))
-                for (_, target), path in run.shards_of(split, data).items()
+                (f"{source}-{target}", Shards.open(path), bleu_for(target))
+                for (source, target), path in run.shards_of(split, data).items()
             ]
             for name, split in splits.items()
         }
-        self._tokenizer = tokenizer
+        self._tokenizers = tokenizers
         self._device = device
 
     @property
@@ -75,12 +103,12 @@ class Validator:
     def validate(self, network: Transformer, corpus: str | None = None) -> Validation:
         """Results on the validation set, or on the pairs that ``corpus`` holds out.
 
-        BLEU is the mean over directions; the other metrics are over all sentences.
+        BLEU and chrF are means over directions; the other metrics are over all sentences.
 
         Raises ``Diverged`` if loss or perplexity is not finite.
         """
         network.eval()
-        parts = [self._of(network, shards, bleu) for shards, bleu in self._sets[corpus]]
+        parts = [self._of(network, *each) for each in self._sets[corpus]]
         loss = sum(part.nats for part in parts) / sum(part.tokens for part in parts)
         if not loss < _MOST_NATS:
             raise Diverged(
@@ -91,16 +119,19 @@ class Validator:
             loss,
             math.exp(loss),
             sum(part.bleu for part in parts) / len(parts),
+            sum(part.chrf for part in parts) / len(parts),
             sum(part.exact for part in parts) / sum(part.sentences for part in parts),
+            tuple(sample for part in parts for sample in part.samples),
         )
 
     @torch.inference_mode()
-    def _of(self, network: Transformer, shards: Shards, bleu: BLEU) -> _Part:
-        tokenizer, special = self._tokenizer, self._tokenizer.special_ids
+    def _of(self, network: Transformer, direction: str, shards: Shards, bleu: BLEU) -> _Part:
+        tokenizer = self._tokenizers.target
+        special = tokenizer.special_ids
         nats, tokens = 0.0, 0
         translations: dict[int, str] = {}
         references: dict[int, str] = {}
-        for indices, batch in _batches(shards, tokenizer):
+        for indices, batch in _batches(shards, special):
             source_BS = batch.source_BS.to(self._device)
             output_BT = batch.output_BT.to(self._device)
             logits_BTV = network(source_BS, batch.input_BT.to(self._device))
@@ -121,7 +152,17 @@ class Validator:
             tokens,
             len(order),
             bleu.corpus_score(hypotheses, [expected]).score,
+            CHRF().corpus_score(hypotheses, [expected]).score,
             sum(map(str.__eq__, hypotheses, expected)),
+            [
+                Sample(
+                    direction,
+                    self._tokenizers.source.decode(tuple(shards.source[i].tolist())),
+                    translations[i],
+                    references[i],
+                )
+                for i in order[:: -(-len(order) // SAMPLES)]
+            ],
         )
 
 
@@ -133,10 +174,12 @@ class _Part:
     tokens: int
     sentences: int
     bleu: float
+    chrf: float
     exact: int
+    samples: list[Sample]
 
 
-def _batches(shards: Shards, tokenizer: Tokenizer) -> Iterator[tuple[list[int], Batch]]:
+def _batches(shards: Shards, special: SpecialIds) -> Iterator[tuple[list[int], Batch]]:
     lengths = np.maximum(shards.source.lengths, shards.target.lengths)
     for indices in in_batches(np.arange(len(shards)), lengths, TOKENS_PER_BATCH):
-        yield indices.tolist(), collate(shards, indices, tokenizer.special_ids)
+        yield indices.tolist(), collate(shards, indices, special)

@@ -179,14 +179,22 @@ def test_finished_run_takes_no_further_step(run: RunDirectory) -> None:
     assert not list(run.path.glob("*.partial"))
 
 
+@pytest.mark.parametrize(("metric", "sign"), [("bleu", 1), ("chrf", 1), ("loss", -1)])
 def test_training_stops_once_validation_no_longer_improves(
-    run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+    run: RunDirectory, monkeypatch: pytest.MonkeyPatch, metric: str, sign: int
 ) -> None:
-    bleu = iter([1.0, 3.0, 2.0, 3.0, 9.0])
-    monkeypatch.setattr(Validator, "validate", lambda *_: Validation(1.0, math.e, next(bleu), 0.0))
-    recipe = with_budget(tiny_recipe(), steps=100, validate_every=2, patience=2)
+    values = iter([1.0, 3.0, 2.0, 3.0, 9.0])
+
+    def validation(*_: object) -> Validation:
+        value = next(values)
+        shown = {"loss": 1.0, "bleu": 1.0, "chrf": 1.0, metric: value * sign}
+        return Validation(perplexity=math.e, exact=0.0, **shown)
+
+    monkeypatch.setattr(Validator, "validate", validation)
+    recipe = tiny_recipe()
+    recipe = with_budget(recipe, steps=100, validate_every=2, patience=2, judged_by=metric)
     progress = Trainer(recipe, run, CPU).train()
-    assert (progress.step, progress.best_step, progress.best_bleu) == (8, 4, 3.0)
+    assert (progress.step, progress.best_step, progress.best) == (8, 4, 3.0)
     # Nor does it start again.
     assert Trainer(recipe, run, CPU).train().step == 8
     # The best can be had though it is not among the last.
@@ -424,7 +432,7 @@ def test_run_whose_new_decay_begins_before_its_checkpoint_is_refused_and_keeps_c
 
 def validator(tmp_path: Path, recipe: Recipe) -> Validator:
     run = prepared(tmp_path, recipe)
-    return Validator(run, recipe.data, run.tokenizers().target, CPU)
+    return Validator(run, recipe.data, run.tokenizers(), CPU)
 
 
 def test_pairs_held_out_of_a_corpus_are_a_validation_set_of_their_own(tmp_path: Path) -> None:
@@ -445,18 +453,23 @@ def test_bleu_is_the_mean_of_both_directions(tmp_path: Path) -> None:
     both_ways = replace(one_way, bidirectional=True)
     recipe = replace(tiny_recipe(), data=both_ways, vocabulary=Vocabulary(size=17, kind="word"))
     run = prepared(tmp_path, recipe)
-    tokenizer = run.tokenizers().target
+    tokenizers = run.tokenizers()
     network = tiny_network(source_vocabulary=17, target_vocabulary=17)
     alone = []
     for i, shards in enumerate(run.shards_of("valid", both_ways).values()):
         (tmp_path / f"{i}" / "data").mkdir(parents=True)
         (tmp_path / f"{i}" / "data" / "valid").symlink_to(shards)
-        direction = Validator(RunDirectory(tmp_path / f"{i}"), one_way, tokenizer, CPU)
+        direction = Validator(RunDirectory(tmp_path / f"{i}"), one_way, tokenizers, CPU)
         alone.append(direction.validate(network))
     forth, back = alone
     assert forth.bleu != back.bleu
-    together = Validator(run, both_ways, tokenizer, CPU).validate(network)
+    together = Validator(run, both_ways, tokenizers, CPU).validate(network)
     assert together.bleu == pytest.approx((forth.bleu + back.bleu) / 2)
+    assert together.chrf == pytest.approx((forth.chrf + back.chrf) / 2)
+    assert len(together.samples) == 2 * 3
+    first, *_, last = together.samples
+    assert (first.direction, last.direction) == ("x-digits-x-reversed", "x-reversed-x-digits")
+    assert first.source.split()[-1] == first.reference.split()[0]
     # Reversed sequences have as many tokens as their sources, so both directions weigh the same.
     assert together.loss == pytest.approx((forth.loss + back.loss) / 2)
     assert together.perplexity == pytest.approx(math.exp(together.loss))
