@@ -47,6 +47,7 @@ from service.catalogue.residency import Residency
 from service.document_jobs.jobs import DocumentJobs, DocumentLimits
 from service.document_jobs.work import DocumentWork
 from service.documents import SUPPORTED, DocumentReader
+from service.engine.types import Priority
 from service.figures.painter import Painter
 from service.inspection.inspector import Inspector
 from service.inspection.translation_store import TranslationStore
@@ -74,6 +75,7 @@ from service.threads.allocator import resident_bytes
 from service.translation.admission import Admission
 from service.translation.alternatives import AlternativeFinder
 from service.translation.errors import UndetectedLanguage
+from service.translation.expected_wait import ExpectedWait
 from service.translation.local_translator import LocalTranslator
 from service.translation.request_reader import detected
 from service.translation.translator import Translator
@@ -129,7 +131,7 @@ def build(
     repository = ModelRepository(partial(discover, settings.bundles), loader, settings.preferred)
     repository.watch(lambda: _prepare(detector, repository))
     reloader = Reloader(repository, metrics, settings.reload_seconds)
-    translator = LocalTranslator(repository, Admission(settings.max_queue_tokens), detector)
+    translator = LocalTranslator(repository, _admission(settings), detector)
     state = _State(settings)
     access = Access(policy_of(settings), state.keys, state.usage, RateLimits())
     limits = limits_of(settings)
@@ -432,6 +434,14 @@ def configure_logging(settings: Settings) -> None:
     configure(settings.log_level, settings.log_format)
     # Its info lines repeat those of the command line and the lifespan.
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
+
+
+def _admission(settings: Settings) -> Admission:
+    waits: dict[Priority, float] = {
+        "interactive": settings.max_queue_seconds,
+        "bulk": settings.max_bulk_queue_seconds,
+    }
+    return Admission(settings.max_queue_tokens, ExpectedWait(waits))
 
 
 def limits_of(settings: Settings) -> RequestLimits:

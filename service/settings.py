@@ -164,6 +164,15 @@ class Settings(BaseModel):
         description="limit of queued work: source tokens of all accepted requests, weighted by "
         "beam size / the bundle's beam size; more are refused with 503",
     )
+    max_queue_seconds: float = Field(
+        default=2,
+        gt=0,
+        description="longest expected wait of an interactive request, half of it for callers with "
+        "much in flight; beyond it, 503 with the time to wait in Retry-After",
+    )
+    max_bulk_queue_seconds: float = Field(
+        default=30, gt=0, description="the same of requests with priority bulk"
+    )
     max_texts: int = Field(default=1024, ge=1, description="texts in one request")
     max_characters: int = Field(default=100_000, ge=1, description="characters in one request")
     max_body_bytes: int = Field(

@@ -1,27 +1,32 @@
 """Admission control by source tokens accepted and not yet translated, over all requests.
 
 Tokens of requests that override decoding are weighted by the work, see
-``DecodingOverrides.work``. A request that does not fit is refused at once. A small request of a
-caller that has little in flight is admitted beyond the capacity, up to twice of it, so that one
-caller cannot fill the service for all. Queues of requests use it with one token for each. Event
-loop only.
+``DecodingOverrides.work``. A request that does not fit, or would wait too long, is refused at once.
+A small request of a caller that has little in flight is admitted beyond the capacity and half of
+the longest wait, up to twice of them, so that one caller cannot fill the service for all. Queues of
+requests use it with one token for each, and without an expected wait. Event loop only.
 """
 
 from __future__ import annotations
 
+import math
+import random
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from service.engine.types import Priority
 from service.translation.errors import Overloaded, TextTooLarge
+from service.translation.expected_wait import ExpectedWait
 
 _LITTLE = 8
 """The part of the capacity that is little is one in this many."""
 
 
 class Admission:
-    def __init__(self, max_tokens: int) -> None:
+    def __init__(self, max_tokens: int, expected: ExpectedWait | None = None) -> None:
         self._capacity = max_tokens
+        self._expected = expected
         self._taken = 0
         self._taken_by: Counter[str] = Counter()
         """Tokens in flight, by caller."""
@@ -35,8 +40,14 @@ class Admission:
         """Raise ``Overloaded`` if full, before a request is tokenised to measure it."""
         self._refuse_unless_free(1, caller)
 
+    def refuse_if_slow(self, caller: str, priority: Priority) -> None:
+        """Raise ``Overloaded`` if a request of the usual size would wait too long."""
+        self._refuse_long_wait(0, caller, priority)
+
     @contextmanager
-    def admitted(self, tokens: int, caller: str = "") -> Iterator[None]:
+    def admitted(
+        self, tokens: int, caller: str = "", priority: Priority = "interactive"
+    ) -> Iterator[None]:
         """Reserve ``tokens``; raises ``Overloaded``, or ``TextTooLarge`` above the capacity.
 
         An unknown caller, which is empty, has no share of its own.
@@ -44,11 +55,17 @@ class Admission:
         if tokens > self._capacity:
             raise TextTooLarge(tokens, self._capacity)
         self._refuse_unless_free(tokens, caller)
+        self._refuse_long_wait(tokens, caller, priority)
         self._taken += tokens
         self._taken_by[caller] += tokens
+        finished = False
+        begun = 0.0 if self._expected is None else self._expected.begin(tokens, priority)
         try:
             yield
+            finished = True
         finally:
+            if self._expected is not None:
+                self._expected.end(tokens, priority, begun, finished=finished)
             self._taken -= tokens
             self._taken_by[caller] -= tokens
             if not self._taken_by[caller]:
@@ -57,6 +74,18 @@ class Admission:
     def _refuse_unless_free(self, tokens: int, caller: str) -> None:
         if self._taken + tokens <= self._capacity:
             return
-        little = self._taken_by[caller] + tokens <= self._capacity // _LITTLE
-        if not (caller and little and self._taken + tokens <= 2 * self._capacity):
+        little = self._has_little(caller, tokens, self._capacity)
+        if not (little and self._taken + tokens <= 2 * self._capacity):
             raise Overloaded
+
+    def _refuse_long_wait(self, tokens: int, caller: str, priority: Priority) -> None:
+        if self._expected is None:
+            return
+        little = self._has_little(caller, tokens, int(self._expected.capacity(priority)))
+        excess = self._expected.excess(tokens, priority, 1.0 if little else 0.5)
+        if excess > 0:
+            # Drawn, so that clients which are refused together do not return together.
+            raise Overloaded(math.ceil(excess * random.uniform(1, 2)))
+
+    def _has_little(self, caller: str, tokens: int, capacity: int) -> bool:
+        return bool(caller) and self._taken_by[caller] + tokens <= capacity // _LITTLE

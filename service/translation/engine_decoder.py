@@ -69,7 +69,8 @@ class _EngineDecoder:
     ) -> list[Decoded]:
         self._lease(model)
         if work:
-            self._held.enter_context(self._admission.admitted(work, self._origin.caller))
+            origin = self._origin
+            self._held.enter_context(self._admission.admitted(work, origin.caller, origin.priority))
         if self._block_lock is None:
             return await model.results.decode(sentences, self._origin, deliver)
         async with self._block_lock, together() as group:

@@ -1,0 +1,121 @@
+"""Expected wait of a request, from the work in flight and the measured rate of finished work.
+
+The waiting queue serves requests in turns (``service.engine.waiting_queue``), so a request waits
+for as much of every other one as it has itself: a sentence for a sentence of a long document. Work
+is in the tokens of ``Admission``. Event loop only.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+
+from service.engine.types import Priority
+
+BUSY = 1_024
+"""Tokens in flight from which the rate is measured, because less does not fill a batch. So much is
+always admitted."""
+_MEMORY_SECONDS = 10.0
+"""Time constant of the rate, of seconds in which so much was in flight."""
+_FIRST_RATE, _FIRST_SECONDS = 8_192.0, 0.5
+"""Tokens per second that are assumed at the start, as if measured for so long."""
+_SLOWDOWN = 4.0
+"""A request may take so many times as long as alone, and the permitted wait."""
+_SIZES = 64
+_INSTANT_SECONDS = 0.002
+"""Requests that end sooner had all results from a cache."""
+
+
+class _Sizes:
+    """Requests in flight, by the number of bits of their tokens."""
+
+    def __init__(self) -> None:
+        self._counts = [0] * _SIZES
+        self._totals = [0] * _SIZES
+        self.tokens = 0
+
+    def add(self, tokens: int, sign: int = 1) -> None:
+        size = tokens.bit_length()
+        self._counts[size] += sign
+        self._totals[size] += sign * tokens
+        self.tokens += sign * tokens
+
+    @property
+    def usual(self) -> int:
+        """Mean tokens of the most frequent size; 0 without requests."""
+        most = max(self._counts)
+        return self._totals[self._counts.index(most)] // most if most else 0
+
+    def up_to(self, tokens: int) -> int:
+        """Sum over the requests of their tokens, each up to ``tokens``."""
+        size = tokens.bit_length()
+        alike = min(self._totals[size], self._counts[size] * tokens)
+        return sum(self._totals[:size]) + alike + tokens * sum(self._counts[size + 1 :])
+
+
+class ExpectedWait:
+    def __init__(
+        self, seconds: dict[Priority, float], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """``seconds`` are the longest permitted waits."""
+        self._seconds = seconds
+        self._clock = clock
+        self._sizes: dict[Priority, _Sizes] = {"interactive": _Sizes(), "bulk": _Sizes()}
+        self._finished = _FIRST_RATE * _FIRST_SECONDS
+        self._busy = _FIRST_SECONDS
+        """Seconds in which ``_finished`` were finished, both decayed."""
+        self._since = clock()
+
+    @property
+    def rate(self) -> float:
+        """Tokens per second, while there is work for a batch."""
+        return self._finished / self._busy
+
+    def capacity(self, priority: Priority) -> float:
+        """Tokens that can be finished in the longest permitted wait."""
+        return self.rate * self._seconds[priority]
+
+    def begin(self, tokens: int, priority: Priority) -> float:
+        """Count a request in; returns the time, for ``end``."""
+        self._measure()
+        self._sizes[priority].add(tokens)
+        return self._since
+
+    def end(self, tokens: int, priority: Priority, begun: float, *, finished: bool) -> None:
+        """Count a request out; ``finished`` is false if its work was given up."""
+        busy = self._measure()
+        self._sizes[priority].add(tokens, -1)
+        if busy and finished and self._since - begun > _INSTANT_SECONDS:
+            self._finished += tokens
+
+    def excess(self, tokens: int, priority: Priority, share: float) -> float:
+        """Seconds by which a request would exceed its permitted time; not positive if it may come.
+
+        ``share`` is the part of the permitted wait. Requests for no tokens are of the usual size.
+        """
+        if self._in_flight + tokens <= BUSY:
+            return 0.0
+        interactive, bulk = self._sizes["interactive"], self._sizes["bulk"]
+        if not tokens:
+            tokens = interactive.usual or bulk.usual
+        ahead = interactive.up_to(tokens)
+        if priority == "bulk":
+            ahead += bulk.up_to(tokens)
+        permitted = self._seconds[priority] * share + _SLOWDOWN * tokens / self.rate
+        return ahead / self.rate - permitted
+
+    @property
+    def _in_flight(self) -> int:
+        return sum(each.tokens for each in self._sizes.values())
+
+    def _measure(self) -> bool:
+        """Count the time since the last call if there was work for a batch; returns whether."""
+        now = self._clock()
+        passed, self._since = now - self._since, now
+        if self._in_flight < BUSY:
+            return False
+        kept = math.exp(-passed / _MEMORY_SECONDS)
+        self._finished *= kept
+        self._busy = self._busy * kept + passed
+        return True
