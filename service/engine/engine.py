@@ -440,6 +440,8 @@ class Engine:
             self._backend.close()
         except Exception:
             logger.exception("closing the backend failed")
+            # Another engine may have lost the device, which this one has not touched since.
+            _never_closed.append(self._backend)
 
     def _deliver(self, outcomes: Collection[tuple[Sequence, _Outcome]]) -> None:
         if outcomes:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.engine.engine import Engine
+from service.engine.engine import Engine, device_was_lost
 from service.engine.errors import BackendFailed, BeamTooWide, EngineStopped, SentenceTooLong
 from service.engine.scheduler import Scheduler
 from service.engine.types import Decoded, DecodingOptions, FinishReason
@@ -24,6 +24,7 @@ from tests.engine.watching import (
     GatedBackend,
     GatedFlakyBackend,
 )
+from tests.support.raising import raiser
 from tests.support.toy import ScriptedBackend
 
 LIMITS = Limits(slots=2, rows_per_slot=4, source_length=8, target_length=16)
@@ -152,6 +153,19 @@ async def test_decode_raises_the_reason_of_a_refusal() -> None:
         assert engine.alive
     with pytest.raises(EngineStopped):
         await engine.decode((3,), DecodingOptions())
+
+
+async def test_a_backend_that_cannot_be_closed_is_kept_until_the_process_ends(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    kept: list[object] = []
+    monkeypatch.setattr("service.engine.engine._never_closed", kept)
+    backend = ScriptedBackend(copying_model, LIMITS)
+    monkeypatch.setattr(backend, "close", raiser(RuntimeError("the GPU is lost")), raising=False)
+    async with running(backend):
+        assert not device_was_lost()
+    assert kept == [backend] and device_was_lost()
+    assert "closing the backend failed" in caplog.text
 
 
 async def test_closing_fails_all_pending_calls_with_engine_stopped() -> None:

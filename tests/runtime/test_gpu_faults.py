@@ -150,7 +150,7 @@ def test_service_that_loses_its_only_gpu_ends_with_a_code(tmp_path: Path) -> Non
     with serving(tmp_path) as (process, address, log):
         assert readiness(address)[0] == 200
         process.send_signal(signal.SIGUSR1)
-        assert process.wait(timeout=30) == LOST
+        assert process.wait(timeout=30) == LOST, log.read_text(encoding="utf-8")
         assert "has lost its devices" in log.read_text(encoding="utf-8")
 
 
