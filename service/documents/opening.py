@@ -21,6 +21,7 @@ from service.documents.formats.ooxml import open_docx, open_pptx, open_xlsx
 from service.documents.formats.opendocument import open_odp, open_ods, open_odt
 from service.documents.formats.pdf import open_pdf
 from service.documents.formats.properties import open_properties
+from service.documents.formats.rich_text import open_rtf
 from service.documents.formats.string_catalogue import open_xcstrings
 from service.documents.formats.text import open_text
 from service.documents.formats.yaml_messages import open_yaml
@@ -40,6 +41,7 @@ _FORMATS: MappingProxyType[str, Callable[[bytes, Languages], Document]] = Mappin
         ".odt": open_odt,
         ".ods": open_ods,
         ".odp": open_odp,
+        ".rtf": open_rtf,
         ".epub": open_epub,
         ".pdf": open_pdf,
         ".po": open_po,

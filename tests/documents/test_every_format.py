@@ -33,6 +33,7 @@ from tests.documents.test_messages import ARB, JSON, YAML
 from tests.documents.test_office import sheets, slides
 from tests.documents.test_opendocument import letter, presentation, sheet
 from tests.documents.test_program_formats import EXAMPLES, before
+from tests.documents.test_rtf import PROGRAMS
 from tests.documents.test_srt import FILM, VTT
 from tests.documents.translations import ReaderHere, reversed_words, shout, unchanged
 from tests.documents.word import entries, with_entry, zip_of
@@ -50,6 +51,7 @@ FILES = {
     ".odt": letter(),
     ".ods": sheet(),
     ".odp": presentation(),
+    ".rtf": before(PROGRAMS["Word"]).encode(),
     ".epub": BOOK,
     ".pdf": drawn(words),
     ".po": CATALOGUE.encode("latin-1"),
@@ -96,6 +98,9 @@ def hostile(extension: str) -> dict[str, tuple[bytes, str]]:
         found["password"] = encrypted(content), "protected by a password"
         found["pages"] = with_many_pages(content, 2_001), "has 2001 pages; at most 2000"
         found["bomb"] = with_bomb(content, (32 << 20) + 1), "at most 33554432 bytes of one"
+    if extension == ".rtf":
+        found["damaged"] = content[:-9], "the file ends inside a group of level 2"
+        found["bomb"] = b"{\\rtf1" + b"{" * 100_000, "more than 100 levels deep"
     if extension in (".srt", ".vtt", ".md", ".po"):
         lines = b"WEBVTT" + b"\n" * (MOST_LINES + 1)
         found["bomb"] = lines, f"has more than {MOST_LINES} lines"

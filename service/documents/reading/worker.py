@@ -54,6 +54,7 @@ class Outline:
         "application/epub+zip",
         "application/json",
         "application/pdf",
+        "application/rtf",
         "application/vnd.oasis.opendocument.presentation",
         "application/vnd.oasis.opendocument.spreadsheet",
         "application/vnd.oasis.opendocument.text",
