@@ -300,7 +300,7 @@ def _place(text: str) -> float:
 
 def _smallest(texts: Iterable[Iterable[Pair]], most: int) -> list[Pair]:
     """A sample of all texts together, which holds no more than itself in memory."""
-    pairs = (pair for text in texts for pair in text if all(side.strip() for side in pair))
+    pairs = (pair for text in texts for pair in text if pair.is_full)
     return heapq.nsmallest(most, pairs, key=lambda pair: _place(pair.source))
 
 

@@ -14,7 +14,7 @@ from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Fiel
 
 from service.api.fields import schemas
 from service.api.fields.parameters import read_fields
-from service.api.fields.schemas import Answer, answer_of
+from service.api.fields.schemas import Answer, answer_of, answer_or
 from service.api.responses import Json, refusals
 from service.observability.logging import audit
 from service.state.keys import KEY_NAME, LARGEST_LIMIT, ApiKey, KeyStore, Limits
@@ -23,6 +23,8 @@ from service.translation.decoding import WHOLE
 
 _LONGEST_TIME = 40
 """Characters."""
+
+_CSV = {"text/csv": {"schema": {"type": "string"}}}
 
 _Limit = Annotated[int, Field(ge=0, le=LARGEST_LIMIT), WHOLE]
 
@@ -121,12 +123,6 @@ class MonthAnswer(Answer):
     usage: list[CallerUsage]
 
 
-_MONTH = {
-    **answer_of(MonthAnswer)["content"],
-    "text/csv": {"schema": {"type": "string"}},
-}
-
-
 def create_router(
     keys: KeyStore, usage: UsageLedger, authorize: Callable[[Request], None]
 ) -> APIRouter:
@@ -200,7 +196,7 @@ def create_router(
     @router.get(
         "/usage",
         summary="Usage of all keys in a month",
-        responses={200: {"content": _MONTH}, **_refused(400)},
+        responses={200: answer_or(MonthAnswer, _CSV), **_refused(400)},
         openapi_extra={"parameters": schemas.query(MonthParameters)},
     )
     async def usage_in_month(request: Request) -> Response:

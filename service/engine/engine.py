@@ -48,7 +48,8 @@ logger = logging.getLogger(__name__)
 _CHECK_SECONDS = 1.0
 """Time between two checks of an idle device."""
 _never_closed: list[Any] = []
-"""Backends of lost devices. ONNX Runtime ends the process if it cannot free captured graphs."""
+"""Backends of lost devices, or that cannot be closed. ONNX Runtime ends the process if it cannot
+free captured graphs."""
 
 
 def device_was_lost() -> bool:

@@ -18,6 +18,11 @@ class Pair(NamedTuple):
     source: str
     target: str
 
+    @property
+    def is_full(self) -> bool:
+        """Whether both sides have more than blanks."""
+        return all(side.strip() for side in self)
+
 
 class CorpusError(Refusal):
     """A corpus is missing or broken; the message says what to do."""

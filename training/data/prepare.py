@@ -119,8 +119,8 @@ def _prepare(
     files = _digests(recipe, run, data_directory)
     pretrained = None if recipe.initial is None else find_pretrained(recipe, run, bundles)
     # Reading, cleaning and learning a vocabulary may take hours.
-    valid = read_pairs(data.valid, data.source, data.target, data_directory)
-    _require(sum(map(_is_full, valid)), (data.valid,))
+    valid = list(read_pairs(data.valid, data.source, data.target, data_directory))
+    _require(sum(pair.is_full for pair in valid), (data.valid,))
     _judge(recipe, data_directory)
     test_sets = _test_sets(recipe, data_directory)
     clean, counts = _cleaned(recipe, run, unfinished.path / "text", data_directory, test_sets)
@@ -173,8 +173,7 @@ def _prepare(
         path.name: sha256_of(path) for path in sorted(unfinished.shards("train").iterdir())
     }
     of_valid = _Encoder(recipe, encoder.tokenizers, unwritable)
-    found = read_pairs(data.valid, data.source, data.target, data_directory)
-    report |= _write_valid(recipe, unfinished, of_valid, data.valid, found, "valid")
+    report |= _write_valid(recipe, unfinished, of_valid, data.valid, valid, "valid")
     report["held out"] = _write_held_out(
         recipe, unfinished, encoder.tokenizers, unwritable, data_directory
     )
@@ -388,14 +387,13 @@ def _write_valid(
     run: RunDirectory,
     encoder: _Encoder,
     corpus: Corpus,
-    pairs: Iterable[Pair],
+    pairs: Sequence[Pair],
     split: str,
 ) -> dict[str, int]:
     """The shards ``split`` with ``pairs`` of ``corpus`` to validate with, but for what is empty or
     too long, or cannot be written."""
     data = recipe.data
-    found = list(pairs)
-    full = list(filter(_is_full, found))
+    full = [pair for pair in pairs if pair.is_full]
     parts = list(encoder.encoded(full))
     _require(encoder.kept, (corpus,))
     with ShardWriter(run.shards(split)) as valid:
@@ -410,7 +408,7 @@ def _write_valid(
         "valid pairs": encoder.kept,
         "valid with too many pieces": encoder.too_long,
         "valid with pieces that are never written": encoder.unwritable,
-        "valid empty": len(found) - len(full),
+        "valid empty": len(pairs) - len(full),
     }
 
 
@@ -443,10 +441,6 @@ def _write_held_out(
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     return counts
-
-
-def _is_full(pair: Pair) -> bool:
-    return all(side.strip() for side in pair)
 
 
 def _require(count: int, corpora: Sequence[Corpus]) -> None:

@@ -133,7 +133,7 @@ class Trainer:
         )
         self.average: Transformer | None = None
         """The moving average of the network, if the recipe has one and training has begun."""
-        self.progress = Progress(**self._unjudged())
+        self.progress = Progress(judged=self._judged)
         self._next_line = 0.0
         """Time of the next line about progress, where no bar is shown."""
         peak = devices.peak_of(device)
@@ -223,15 +223,10 @@ class Trainer:
                 [*self.average.parameters()], [*self.network.parameters()], 1.0 - kept
             )
 
-    def _unjudged(self) -> dict[str, Any]:
-        """The fields of ``Progress`` before any validation has been judged."""
-        budget = self.recipe.budget
-        return {
-            "best": -math.inf,
-            "best_step": 0,
-            "judged": (budget.judged_by, budget.judged_on),
-            "validations_without_gain": 0,
-        }
+    @property
+    def _judged(self) -> tuple[str, str | None]:
+        """The recipe's value of ``Progress.judged``."""
+        return self.recipe.budget.judged_by, self.recipe.budget.judged_on
 
     @property
     def _finished(self) -> bool:
@@ -357,14 +352,13 @@ class Trainer:
     def load_state_dict(self, document: dict[str, Any]) -> None:
         """Go on from ``document``; with another number of processes, dropout alone is another."""
         require_same_run(document, self.recipe, self.run, self.network, self.execution)
-        saved = document["progress"]
-        # Progress of runs that knew BLEU alone.
-        bleu = {"best": saved["best_bleu"]} if "best_bleu" in saved else {}
-        known = (each.name for each in dataclasses.fields(Progress))
-        self.progress = Progress(**{name: saved[name] for name in known if name in saved}, **bleu)
-        budget = self.recipe.budget
-        if self.progress.judged != (budget.judged_by, budget.judged_on):
-            self.progress = dataclasses.replace(self.progress, **self._unjudged())
+        saved = dict(document["progress"])
+        if "best_bleu" in saved:
+            # Runs that knew BLEU alone.
+            saved["best"] = saved.pop("best_bleu")
+        self.progress = Progress(**saved)
+        if self.progress.judged != self._judged:
+            self.progress = Progress(self.progress.step, self.progress.tokens, judged=self._judged)
         self.cursor = self.loader.cursor = Cursor(**document["cursor"])
         self.loader.steps = self.progress.step
         self.network.load_state_dict(document["network"])

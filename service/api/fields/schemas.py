@@ -45,6 +45,11 @@ def answer_of(model: type[Answer], *, many: bool = False) -> dict[str, Any]:
     return {"content": {_JSON: {"schema": {"type": "array", "items": one} if many else one}}}
 
 
+def answer_or(model: type[Answer], others: Mapping[str, Any]) -> dict[str, Any]:
+    """OpenAPI content of an answer in JSON, or of ``others`` where the request asks for them."""
+    return {"content": {**answer_of(model)["content"], **others}}
+
+
 @cache
 def answer_schemas() -> Mapping[str, Any]:
     """The schemas of all answers, by the names that ``answer_of`` refers to."""

@@ -16,7 +16,7 @@ from service.api.errors import BadRequest
 from service.api.fields import schemas
 from service.api.fields.bounds import RequestLimits
 from service.api.fields.parameters import Fields, read_fields
-from service.api.fields.schemas import Answer, answer_of
+from service.api.fields.schemas import answer_of, answer_or
 from service.api.inspect.attention_answers import (
     AlignmentAnswer,
     AttentionAnswer,
@@ -118,7 +118,7 @@ def create_router(
     @router.get(
         "/translations/{id}/attention",
         summary="Attention maps of a kept translation",
-        responses={200: _or(AttentionAnswer, _FILES), **_ABOUT_KEPT},
+        responses={200: answer_or(AttentionAnswer, _FILES), **_ABOUT_KEPT},
         openapi_extra={"parameters": [_ID, *schemas.query(AttentionParameters)]},
     )
     async def attention(request: Request) -> Response:
@@ -134,7 +134,7 @@ def create_router(
     @router.get(
         "/translations/{id}/alignment",
         summary="Word alignment of a kept translation",
-        responses={200: _or(AlignmentAnswer, {"text/plain": _TEXT}), **_ABOUT_KEPT},
+        responses={200: answer_or(AlignmentAnswer, {"text/plain": _TEXT}), **_ABOUT_KEPT},
         openapi_extra={"parameters": [_ID, *schemas.query(AlignmentParameters)]},
     )
     async def alignment(request: Request) -> Response:
@@ -153,7 +153,7 @@ def create_router(
         "/translations/{id}/search",
         summary="Tree of the search of a kept translation",
         responses={
-            200: _or(SearchAnswer, {"image/svg+xml": _TEXT, "image/png": _BINARY}),
+            200: answer_or(SearchAnswer, {"image/svg+xml": _TEXT, "image/png": _BINARY}),
             **_ABOUT_KEPT,
         },
         openapi_extra={"parameters": [_ID, *schemas.query(SearchParameters)]},
@@ -182,7 +182,7 @@ def create_router(
         "/attention",
         summary="Attention maps or word alignment of two texts",
         responses={
-            200: _or(AttentionOfPairAnswer, {**_FILES, "text/plain": _TEXT}),
+            200: answer_or(AttentionOfPairAnswer, {**_FILES, "text/plain": _TEXT}),
             **_ABOUT_GIVEN,
         },
         openapi_extra={"requestBody": schemas.body(AttentionOfPairParameters, limits)},
@@ -231,11 +231,6 @@ def create_router(
                 return await long_list("scores", map(score_answer, scores))
 
     return router
-
-
-def _or(model: type[Answer], others: dict[str, Any]) -> dict[str, Any]:
-    """An answer in JSON, or of other types where the request asks for them."""
-    return {"content": {**answer_of(model)["content"], **others}}
 
 
 async def _json(maps: Maps, **beside: Any) -> Response:

@@ -36,7 +36,7 @@ from training.loop.distributed import World
 from training.loop.execution import Execution
 from training.loop.learner import Diverged
 from training.loop.precision import AUTOCAST, Precision
-from training.loop.trainer import Trainer
+from training.loop.trainer import Progress, Trainer
 from training.loop.validation import Validation, Validator
 from training.recipe import Corpus, InvalidRecipe, Recipe, Vocabulary
 from training.run_directory import RunDirectory
@@ -177,6 +177,23 @@ def test_finished_run_takes_no_further_step(run: RunDirectory) -> None:
     assert run.log.read_bytes() == log
     assert checkpoint.checkpoints(run.path)[-1].read_bytes() == saved
     assert not list(run.path.glob("*.partial"))
+
+
+def test_a_run_that_is_judged_by_another_metric_forgets_what_was_best(run: RunDirectory) -> None:
+    recipe = with_budget(tiny_recipe(), steps=4, validate_every=2, patience=9)
+    before = Trainer(recipe, run, CPU).train()
+    assert (before.judged, before.best_step > 0) == (("bleu", None), True)
+    path = checkpoint.checkpoints(run.path)[-1]
+    document = checkpoint.load(path)
+    document["progress"]["best_bleu"] = document["progress"].pop("best")
+    same, other = (
+        Trainer(recipe, run, CPU),
+        Trainer(with_budget(recipe, judged_by="loss"), run, CPU),
+    )
+    for each in (same, other):
+        each.load_state_dict(document)
+    assert same.progress == before
+    assert other.progress == Progress(before.step, before.tokens, judged=("loss", None))
 
 
 @pytest.mark.parametrize(("metric", "sign"), [("bleu", 1), ("chrf", 1), ("loss", -1)])
