@@ -11,7 +11,7 @@ parity    a step and 64 translations against fp32 on the CPU, in all four ways o
 ramp      memory while the sentences grow from 1 to the most
 speed     the milliseconds of an encode and of a step by events, the host's part, the roofline
 threads   searches of both kinds, attention and reloads at once, with captures
-arrivals  sentences of a news test's lengths that take free slots; admitted each step, or gathered
+arrivals  sentences of a news test's lengths that take free slots
 peers     CTranslate2 and PyTorch on the same GPU
 profile   kernels of a step by PyTorch's profiler
 

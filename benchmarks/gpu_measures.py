@@ -54,7 +54,6 @@ PARITY_SENTENCES = 64
 RUNS = 5
 ARRIVING = 4
 """How many times as many sentences arrive as there are slots."""
-GATHERED_STEPS = (1, 4)
 _STEPS = 20
 _COPY_BYTES = 2 << 30
 _CACHE_BYTES = 8 << 30
@@ -280,7 +279,6 @@ def translate(
     bundle: Bundle,
     sentences: Sentences,
     runs: int,
-    gathered_steps: int = 1,
 ) -> tuple[list[tuple[int, ...]], float]:
     """The translations, and the median seconds of a run over all sentences. Closes the backend.
 
@@ -288,7 +286,7 @@ def translate(
     """
 
     async def all_at_once() -> tuple[list[tuple[int, ...]], float]:
-        engine = engine_of(backend, bundle, gathered_steps)
+        engine = engine_of(backend, bundle)
         await engine.start()
         seconds = []
         try:
@@ -305,7 +303,7 @@ def translate(
     return asyncio.run(all_at_once())
 
 
-def engine_of(backend: Backend | BeamBackend, bundle: Bundle, gathered_steps: int = 1) -> Engine:
+def engine_of(backend: Backend | BeamBackend, bundle: Bundle) -> Engine:
     kind: type[BatchScheduler] = (
         BeamScheduler if isinstance(backend, ResidentBackend) else Scheduler
     )
@@ -313,7 +311,6 @@ def engine_of(backend: Backend | BeamBackend, bundle: Bundle, gathered_steps: in
         backend.limits,
         bundle.manifest.special_ids,
         max_padded_tokens=1 << 20,
-        gathered_steps=gathered_steps,
     )
     return Engine(backend, scheduler)
 
@@ -553,16 +550,15 @@ def arrivals(run: Measured) -> None:
     limit = bundle.manifest.limits.source_length
     lengths = [min(length, limit) for length in newstest_lengths(ARRIVING * slots)]
     sources = random_words(bundle, lengths)
-    for (resident, capture), gathered in itertools.product(run.ways(), GATHERED_STEPS):
+    for resident, capture in run.ways():
         backend = run.open(slots, resident=resident, capture=capture)
-        translations, seconds = translate(backend, bundle, sources, 1, gathered)
+        translations, seconds = translate(backend, bundle, sources, 1)
         tokens = sum(len(translation) + 1 for translation in translations)
         run.note(
             "arriving",
             resident=resident,
             capture=capture,
             slots=slots,
-            gathered_steps=gathered,
             tokens_per_second=tokens / seconds,
         )
 

@@ -9,8 +9,7 @@ within ``max_padded_tokens``, because all running sentences wait for it. The pad
 and the rows of the whole batch stay within ``max_batch_tokens`` and ``max_batch_rows``, because
 every step computes all of them. ``service.engine.waiting_queue`` decides the order of admission,
 ``service.engine.batch_capacity`` the share of a caller. If the sentence of another caller does not
-fit, sentences of callers above their share go back to the queue. On a device where an encode costs
-about as much as a step, admissions are gathered over a few steps. The slots in use are always the
+fit, sentences of callers above their share go back to the queue. The slots in use are always the
 first ones: when a sentence leaves, the last one moves into its slot.
 """
 
@@ -38,9 +37,6 @@ from service.runtime.backend import (
     Ranked,
     StepBatch,
 )
-
-_GATHERED_PARTS = 32
-"""Waiting sentences for one in this many slots are admitted without gathering more."""
 
 
 @dataclass(slots=True, eq=False)
@@ -115,10 +111,7 @@ class BatchScheduler(ABC):
         max_padded_tokens: int = 4096,
         max_batch_tokens: int = 1 << 20,
         max_batch_rows: float = math.inf,
-        gathered_steps: int = 1,
     ) -> None:
-        """``gathered_steps``: how many steps a waiting sentence may be left to wait for others, so
-        that they are encoded together."""
         if max_padded_tokens < 1:
             raise ValueError("max_padded_tokens must be at least 1")
         self.limits = limits
@@ -131,9 +124,6 @@ class BatchScheduler(ABC):
         self._eos_id = special_ids.eos
         self._capacity = BatchCapacity(self._bounds)
         self._moves: list[tuple[int, int]] = []
-        self._gathered_steps = gathered_steps
-        self._steps_waited = 0
-        """Steps without an admission while sentences have waited."""
         self._cautious = False
         """Whether memory was short: at most one sentence then runs until one has left the batch."""
 
@@ -181,9 +171,8 @@ class BatchScheduler(ABC):
 
     def schedule(self) -> Plan:
         """Admit the sentences that fit, and plan the next iteration."""
-        if not len(self.waiting) or (self._cautious and self.running) or self._gathers():
+        if not len(self.waiting) or (self._cautious and self.running):
             return self.reschedule()
-        self._steps_waited = 0
         self._capacity.share_with(self.waiting.callers)
         preempted = self._make_room()
         if self._cautious:
@@ -197,17 +186,6 @@ class BatchScheduler(ABC):
             admitted = self.waiting.admit(self._capacity, self.max_padded_tokens)
         self.running += admitted
         return self._plan(preempted, admitted, self._begin(admitted) if admitted else None)
-
-    def _gathers(self) -> bool:
-        """Whether too few sentences wait to delay the running ones by an encode, and not for long.
-
-        While fewer than half of the slots are busy, a sentence is admitted at once.
-        """
-        slots = self.limits.slots
-        if len(self.running) * 2 < slots or len(self.waiting) * _GATHERED_PARTS >= slots:
-            return False
-        self._steps_waited += 1
-        return self._steps_waited < self._gathered_steps
 
     def accepts(self, options: DecodingOptions) -> bool:
         """Whether a sentence with these options can be decoded. Usable on any thread."""

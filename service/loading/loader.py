@@ -66,9 +66,6 @@ _BATCH_TOKENS: dict[Device, int] = {"cpu": 1664, "cuda": 1 << 16}
 """Source tokens per step up to which memory access takes little longer than computation."""
 
 
-_GATHERED_STEPS: dict[Device, int] = {"cpu": 1, "cuda": 4}
-"""The encode of one sentence takes as long on a GPU as that of several."""
-
 EXAMPLE_TOLERANCE = 0.05
 """Nats per token by which an example may be less likely than the translation that a GPU found.
 
@@ -252,7 +249,6 @@ async def load_model(
             max_batch_tokens=settings.max_batch_tokens or _BATCH_TOKENS[opened.device],
             # A full batch with the bundle's own options has this many rows.
             max_batch_rows=backend.limits.slots * manifest.decoding.beam_size,
-            gathered_steps=_GATHERED_STEPS[opened.device],
         )
         observe = observer_for(manifest.name, device).iterated
         if opened.device == "cpu":

@@ -45,7 +45,7 @@ def test_stages_of_a_cpu_record_every_result_when_it_is_known(
         stage, _ = gpu.STAGES[name]
         stage(Measured(name, record, bundle.path, tmp_path, "cpu", (2,)))
     found = lines(record)
-    kinds = ["difference", "same", "copy", "step", "batch", "arriving", "arriving"]
+    kinds = ["difference", "same", "copy", "step", "batch", "arriving"]
     assert [line["kind"] for line in found] == kinds
     assert found[0]["log_prob"] < 0.1
     assert (found[1]["same"], found[1]["repeated"]) == (found[1]["sentences"], True)

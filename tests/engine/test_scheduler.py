@@ -54,31 +54,6 @@ def test_the_slot_of_a_finished_sentence_is_reused_in_the_next_iteration() -> No
     assert backend.encode_sizes == [3, 1]
 
 
-@pytest.mark.parametrize(
-    ("running", "arriving", "encodes"),
-    [(160, [1] * 8, [0, 0, 0, 4, 0, 0, 0, 4]), (160, [8, 1, 7], [8, 0, 8]), (100, [1, 1], [1, 1])],
-    ids=["few wait for four steps", "a share of the slots does not", "many free slots"],
-)
-def test_admissions_to_a_busy_batch_are_gathered(
-    running: int, arriving: list[int], encodes: list[int]
-) -> None:
-    limits = Limits(slots=256, rows_per_slot=1, source_length=8, target_length=64)
-    scheduler = Scheduler(limits, SPECIAL_IDS, gathered_steps=4)
-    backend = ScriptedBackend(copying_model, limits)
-    long = DecodingOptions(beam_size=1, min_decoding_length=60)
-    for number in range(running):
-        scheduler.add(Sequence(number, (5,), long))
-    step(scheduler, backend)
-    found = []
-    for count in arriving:
-        for _ in range(count):
-            scheduler.add(Sequence(scheduler.outcomes.accepted, (5,), long))
-        before = len(scheduler.running)
-        step(scheduler, backend)
-        found.append(len(scheduler.running) - before)
-    assert found == encodes
-
-
 @settings(max_examples=100, deadline=None)
 @given(
     st.lists(st.sampled_from(["add", "add", "step", "cancel", "fail"]), max_size=60),
