@@ -200,8 +200,14 @@ def data_of(recipe: Recipe, run: RunDirectory) -> tuple[Corpus, ...]:
         earlier_name, directions = earlier_recipe.name, earlier_recipe.data.directions
         earlier = data_of(earlier_recipe, initial)
     same = {c.name for c in own} if directions == recipe.data.directions else set()
-    return own + tuple(
-        corpus.model_copy(update={"name": f"{corpus.name}, in {earlier_name}"})
-        for corpus in earlier
-        if corpus.name not in same
-    )
+    found = {corpus.name: corpus for corpus in own}
+    for corpus in earlier:
+        # A corpus of a run before that one is named already.
+        name = corpus.name if _IN in corpus.name else f"{corpus.name}{_IN}{earlier_name}"
+        if corpus.name not in same:
+            found.setdefault(name, corpus.model_copy(update={"name": name}))
+    return tuple(found.values())
+
+
+_IN = ", in "
+"""Between the name of a corpus and that of the earlier run that it is of."""

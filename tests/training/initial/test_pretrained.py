@@ -348,6 +348,13 @@ def test_corpora_of_initial_runs_are_listed_with_licences(tmp_path: Path) -> Non
         ("captions, in second", "of captions", 7),
         ("news, in second", "of news", 5),
     ]
+    last = trained_on(captions, "news", name="fourth", initial="third")
+    assert names(last, prepared_run(tmp_path, last, {"news": 5})) == [
+        ("news", "of news", 5),
+        ("talks, in third", "of talks", 3),
+        ("captions, in second", "of captions", 7),
+        ("news, in second", "of news", 5),
+    ]
 
 
 def test_corpus_in_other_languages_is_listed_separately(tmp_path: Path) -> None:
