@@ -348,7 +348,9 @@ class DocumentQueue:
         ).all()
         unfinished = [(row.caller, row.size) for row in rows if row.state in _WAITING]
         self._refuse_if_too_many_wait(caller, size, [*unfinished, *unopened])
-        return self._oldest_in_the_way(caller, size, list(rows))
+        kept, limits = list(rows), self._limits
+        evicted = self._oldest_in_the_way(caller, kept, size, limits.kept_bytes, lambda r: r.size)
+        return evicted + self._oldest_in_the_way(caller, kept, 1, limits.kept, lambda _: 1)
 
     def _refuse_if_too_many_wait(
         self, caller: str | None, size: int, waiting: Sequence[tuple[str | None, int]]
@@ -362,22 +364,30 @@ class DocumentQueue:
             ):
                 raise DocumentsFull
 
-    def _oldest_in_the_way(self, caller: str | None, size: int, kept: list[Any]) -> list[str]:
-        """Translations to remove, so that ``size`` bytes of ``caller`` fit.
+    def _oldest_in_the_way(
+        self,
+        caller: str | None,
+        kept: list[Any],
+        new: int,
+        limit: int,
+        amount: Callable[[Any], int],
+    ) -> list[str]:
+        """Translations to remove, and removed from ``kept``, so that ``new`` of ``caller`` fits
+        into ``limit``, bytes or documents as ``amount`` counts them.
 
-        The caller's own above its share, otherwise those of the caller with most bytes; the oldest
-        first. Raises ``DocumentsFull`` if unfinished documents take the space.
+        The caller's own above its share, otherwise those of the caller with most; the oldest first.
+        Raises ``DocumentsFull`` if unfinished documents take the space.
         """
         evicted: list[str] = []
-        own_limit = self._limits.kept_bytes * self._share(caller)
+        own_limit = limit * self._share(caller)
         while True:
             used = Counter[str | None]()
             for row in kept:
-                used[row.caller] += row.size
-            finished = [row for row in kept if row.size and row.state not in _WAITING]
-            if used[caller] + size > own_limit:
+                used[row.caller] += amount(row)
+            finished = [row for row in kept if amount(row) and row.state not in _WAITING]
+            if used[caller] + new > own_limit:
                 finished = [row for row in finished if row.caller == caller]
-            elif used.total() + size <= self._limits.kept_bytes:
+            elif used.total() + new <= limit:
                 return evicted
             if not finished:
                 raise DocumentsFull

@@ -21,6 +21,8 @@ class DocumentLimits:
     """Size of all waiting documents, or of their texts if larger."""
     kept_bytes: int = 512 * 2**20
     """Size of all unfetched translations and waiting documents."""
+    kept: int = 1_000
+    """Unfetched translations, failed and waiting documents."""
     kept_seconds: float = 3600.0
     """Time until an unfetched translation is removed; earlier where its space is needed."""
     share: float = 0.5

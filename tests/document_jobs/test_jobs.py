@@ -174,7 +174,9 @@ async def test_running_jobs_are_limited_and_further_jobs_wait(place: Place) -> N
         assert b.work.most == 2
 
 
-@pytest.mark.parametrize("limits", [{"waiting": 2}, {"waiting_bytes": 12}, {"kept_bytes": 12}])
+@pytest.mark.parametrize(
+    "limits", [{"waiting": 2}, {"waiting_bytes": 12}, {"kept_bytes": 12}, {"kept": 2}]
+)
 async def test_full_queue_refuses_documents_without_charge(
     place: Place, limits: dict[str, int]
 ) -> None:
@@ -202,6 +204,7 @@ async def test_full_queue_refuses_documents_without_charge(
         ({"waiting_bytes": 60}, [GREEDY, GREEDY], GREEDY, DocumentsFull),
         # Unfinished documents are never evicted.
         ({"kept_bytes": 30}, [order(caller="a"), order(caller="b")], GREEDY, DocumentsFull),
+        ({"kept": 2}, [order(caller="a"), order(caller="b")], GREEDY, DocumentsFull),
     ],
 )
 async def test_documents_beyond_a_limit_are_refused(
@@ -484,14 +487,15 @@ async def done_at(b: Bench, caller: str, seconds: float) -> DocumentJob:
     return await b.done(caller=caller)
 
 
+@pytest.mark.parametrize("limits", [{"kept_bytes": 20}, {"kept": 4}])
 @pytest.mark.parametrize(
     "callers",
     [("poor", "greedy", "greedy", "greedy"), ("poor", "greedy", "greedy", "third", "fourth")],
 )
-async def test_oldest_translation_of_the_caller_with_most_bytes_makes_room(
-    place: Place, callers: tuple[str, ...]
+async def test_oldest_translation_of_the_caller_with_most_makes_room(
+    place: Place, limits: dict[str, int], callers: tuple[str, ...]
 ) -> None:
-    async with bench(place, kept_bytes=20) as b:
+    async with bench(place, **limits) as b:
         made = [await done_at(b, caller, at) for at, caller in enumerate(callers)]
         evicted = made.pop(1)
         for kept in made:
