@@ -210,4 +210,4 @@ def data_of(recipe: Recipe, run: RunDirectory) -> tuple[Corpus, ...]:
 
 
 _IN = ", in "
-"""Between the name of a corpus and that of the earlier run that it is of."""
+"""Separates the name of a corpus from that of the earlier run it belongs to."""
