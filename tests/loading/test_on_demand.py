@@ -64,6 +64,12 @@ class Served:
         body = {"q": text, "source": source, "target": target}
         return await self.client.post("/translate", json=body)
 
+    async def send(self, pair: str, document: bytes) -> httpx.Response:
+        source, target = pair.split("-")
+        options = {"source": source, "target": target}
+        file = {"file": ("words.txt", document)}
+        return await self.client.post("/translate_file", data=options, files=file)
+
     def value(self, name: str, pair: str) -> float:
         return self.service.metrics.registry.get_sample_value(name, {"model": pair}) or 0.0
 
@@ -129,7 +135,7 @@ async def test_least_recently_used_idle_model_is_unloaded_and_loaded_again(bundl
         assert served.value("nmt_model_load_duration_seconds_count", "en-fr") == 2
 
 
-async def test_model_in_use_is_kept_and_others_wait_for_its_memory_or_are_refused(
+async def test_model_in_use_is_kept_and_others_and_documents_wait_for_its_memory(
     bundles: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with serving(bundles, most=1) as served:
@@ -140,13 +146,15 @@ async def test_model_in_use_is_kept_and_others_wait_for_its_memory_or_are_refuse
             while not model.engine._wanted.uses:  # type: ignore[attr-defined]
                 await asyncio.sleep(0.001)
             monkeypatch.setattr("service.catalogue.residency.ROOM_SECONDS", 0.05)
+            document = asyncio.create_task(served.send("en-fr", b"w4 w5"))
             refused = await served.ask("en-fr")
             assert (refused.status_code, "retry-after" in refused.headers) == (503, True)
             monkeypatch.undo()
             waiting = asyncio.create_task(served.ask("en-fr"))
             await asyncio.sleep(0.05)
             assert (served.resident(), served.loads.calls) == (["de-en"], ["de-en"])
-        assert {(await each).status_code for each in (decoding, waiting)} == {200}
+            assert not document.done()
+        assert {(await each).status_code for each in (decoding, waiting, document)} == {200}
         assert served.resident() == ["en-fr"]
 
 
