@@ -66,7 +66,7 @@ from service.state.database import Database
 from service.state.glossaries import GlossaryStore
 from service.state.keys import KeyStore
 from service.state.memories import MemoryStore
-from service.state.rates import RateLimits
+from service.state.shared_rates import SharedRateLimits
 from service.state.suggestions import SuggestionStore
 from service.state.usage import UsageLedger
 from service.text.detection import LinguaDetector
@@ -133,7 +133,8 @@ def build(
     reloader = Reloader(repository, metrics, settings.reload_seconds)
     translator = LocalTranslator(repository, _admission(settings), detector)
     state = _State(settings)
-    access = Access(policy_of(settings), state.keys, state.usage, RateLimits())
+    rates = SharedRateLimits(settings.redis)
+    access = Access(policy_of(settings), state.keys, state.usage, rates)
     limits = limits_of(settings)
     decoders = ChargedDecoders(access, translator.decoders)
     metered = MeteredTranslator(
@@ -196,6 +197,7 @@ def build(
             stack.callback(logger.info, "stopped")
             stack.push_async_callback(asyncio.to_thread, tracing.close)
             await stack.enter_async_context(state.open())
+            stack.push_async_callback(rates.close)
             stack.push_async_callback(painter.close)
             stack.push_async_callback(repository.close)
             if kept is not None:

@@ -227,6 +227,11 @@ class Settings(BaseModel):
         description="requests of a key that has no limit of its own, or of an address without a "
         "key; 0 is unlimited",
     )
+    redis: SecretStr | None = Field(
+        default=None,
+        description="redis:// address of a Valkey or Redis server in which several replicas count "
+        "the requests a minute of a caller together; without one each counts its own",
+    )
     characters_per_month: int = Field(
         default=0,
         ge=0,

@@ -18,7 +18,9 @@ from hypothesis import settings
 from pydantic import SecretStr
 
 import tests.support.postgres
+import tests.support.redis
 from tests.support.postgres import Postgres
+from tests.support.redis import Redis
 
 # The number is set before torch loads OpenMP. Networks of tests are too small for several threads,
 # and each core has a process of pytest. Commands that tests start inherit it.
@@ -70,6 +72,15 @@ def postgres() -> Iterator[Postgres]:
 def postgres_address(postgres: Postgres) -> SecretStr:
     """The address of a database without tables."""
     return postgres.create()
+
+
+@pytest.fixture
+def redis() -> Iterator[Redis]:
+    """A running Redis server; tests that need it are skipped where it is not installed."""
+    if reason := tests.support.redis.missing():
+        pytest.skip(reason)
+    with tests.support.redis.running() as server:
+        yield server
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

@@ -284,6 +284,7 @@ EXTRAS_OF = {
     "service": ("cpu",),
     "service.observability.device": ("gpu",),
     "service.observability.otlp": ("cpu", "tracing"),
+    "service.state.shared_rates": ("cpu", "fleet"),
     "service.ray.deployment": ("cpu", "ray"),
     "service.ray.data": ("cpu", "ray"),
 }

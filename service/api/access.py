@@ -9,7 +9,8 @@ from __future__ import annotations
 import hashlib
 import hmac
 import ipaddress
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal
@@ -21,7 +22,7 @@ from service.api.errors import AdminRefused, KeyInvalid, KeyMissing
 from service.api.middleware import note_caller
 from service.engine.types import Origin, Priority
 from service.state.keys import ApiKey, KeyStore
-from service.state.rates import RateLimits
+from service.state.shared_rates import SharedRateLimits
 from service.state.usage import Booking, Charge, Usage, UsageLedger
 
 _SCHEMES = ("deepl-auth-key", "bearer")
@@ -119,7 +120,7 @@ class Access:
     """Applies rate limits and quotas to callers. Owns the counters of both."""
 
     def __init__(
-        self, policy: AccessPolicy, keys: KeyStore, usage: UsageLedger, rates: RateLimits
+        self, policy: AccessPolicy, keys: KeyStore, usage: UsageLedger, rates: SharedRateLimits
     ) -> None:
         self.callers = Callers(policy, keys)
         self._policy = policy
@@ -133,36 +134,42 @@ class Access:
             return await self.callers.identify(connection, key)
         except KeyInvalid:
             # An invalid key counts against the rate limit of the address, which slows guessing.
-            self.admit(self.callers.anonymous(connection))
+            await self.admit(self.callers.anonymous(connection))
             raise
 
-    def admit(self, caller: Caller) -> None:
+    async def admit(self, caller: Caller) -> None:
         """Count a request against the rate limit; raises ``RateLimited``."""
         if caller.requests_per_minute:
-            self._rates.hit(caller.counted_as, caller.requests_per_minute)
+            await self._rates.hit(caller.counted_as, caller.requests_per_minute)
 
-    def charge(
+    @asynccontextmanager
+    async def charge(
         self, caller: Caller, characters: int, *, documents: int = 0
-    ) -> AbstractAsyncContextManager[Charge]:
+    ) -> AsyncIterator[Charge]:
         """Count a request, and charge for the work done inside; see ``UsageLedger.charge``.
 
-        Raises ``RateLimited``. Entering raises ``QuotaExceeded``.
+        Entering raises ``RateLimited`` and ``QuotaExceeded``.
         """
-        self.admit(caller)
-        return self._usage.charge(caller.name, characters, documents, caller.characters_per_month)
+        await self.admit(caller)
+        quota = caller.characters_per_month
+        async with self._usage.charge(caller.name, characters, documents, quota) as charge:
+            yield charge
 
-    def book(
+    @asynccontextmanager
+    async def book(
         self, caller: Caller, characters: int, *, documents: int = 0
-    ) -> AbstractAsyncContextManager[Booking]:
+    ) -> AsyncIterator[Booking]:
         """Count a request as ``charge`` does, for work that is paid for in a transaction inside."""
-        self.admit(caller)
-        return self._usage.booking(caller.name, characters, documents, caller.characters_per_month)
+        await self.admit(caller)
+        quota = caller.characters_per_month
+        async with self._usage.booking(caller.name, characters, documents, quota) as booking:
+            yield booking
 
     async def usage(self, caller: Caller) -> Usage:
         """Usage of a caller this month; all callers without a key share one count."""
         return await self._usage.of(caller.name)
 
-    def require_admin(self, connection: HTTPConnection) -> None:
+    async def require_admin(self, connection: HTTPConnection) -> None:
         """Raises ``AdminRefused`` unless the request carries the admin key, and ``RateLimited``
         after too many wrong ones."""
         configured = self._policy.admin_key.get_secret_value().encode("utf-8")
@@ -177,7 +184,7 @@ class Access:
             allowed |= hmac.compare_digest(digest, wanted)
         if not allowed:
             # A wrong key counts against the rate limit of the address, which slows guessing.
-            self.admit(self.callers.anonymous(connection))
+            await self.admit(self.callers.anonymous(connection))
             raise AdminRefused(
                 "this needs the admin key; send it as Authorization: Bearer, or as X-API-Key"
             )

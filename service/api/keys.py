@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Annotated, Literal
@@ -124,7 +124,7 @@ class MonthAnswer(Answer):
 
 
 def create_router(
-    keys: KeyStore, usage: UsageLedger, authorize: Callable[[Request], None]
+    keys: KeyStore, usage: UsageLedger, authorize: Callable[[Request], Awaitable[None]]
 ) -> APIRouter:
     router = APIRouter(prefix="/admin", tags=["keys"])
     name_in_path = {"parameters": [schemas.in_path("name", "Whose key.")]}
@@ -133,7 +133,7 @@ def create_router(
         "/keys", summary="List keys", responses={200: answer_of(KeysAnswer), **_refused(400)}
     )
     async def listed(request: Request) -> Response:
-        authorize(request)
+        await authorize(request)
         return Json(KeysAnswer(keys=[_answer(key) for key in await keys.all()]))
 
     @router.post(
@@ -144,7 +144,7 @@ def create_router(
         openapi_extra={"requestBody": schemas.json_body(NewKeyParameters)},
     )
     async def add(request: Request) -> Response:
-        authorize(request)
+        await authorize(request)
         new = (await read_fields(request)).parse(NewKeyParameters)
         key = await keys.add(new.name, limits=new.limits(), expires=new.expires)
         audit("key added", "admin", key=new.name)
@@ -158,7 +158,7 @@ def create_router(
         openapi_extra={**name_in_path, "requestBody": schemas.json_body(LimitParameters)},
     )
     async def limit(request: Request) -> Response:
-        authorize(request)
+        await authorize(request)
         limits = (await read_fields(request)).parse(LimitParameters).limits()
         await keys.limit(_name(request), limits)
         audit("key limited", "admin", key=_name(request))
@@ -173,7 +173,7 @@ def create_router(
     )
     async def rotate(request: Request) -> Response:
         """Usage and glossaries belong to the name, and stay."""
-        authorize(request)
+        await authorize(request)
         wanted = (await read_fields(request)).parse(RotationParameters)
         name = _name(request)
         key = await keys.rotate(name, old_expire=wanted.old_expire, expires=wanted.expires)
@@ -188,7 +188,7 @@ def create_router(
         openapi_extra=name_in_path,
     )
     async def remove(request: Request) -> Response:
-        authorize(request)
+        await authorize(request)
         await keys.remove(_name(request))
         audit("key removed", "admin", key=_name(request))
         return Response(status_code=HTTPStatus.NO_CONTENT)
@@ -201,7 +201,7 @@ def create_router(
     )
     async def usage_in_month(request: Request) -> Response:
         """Usage that is a second old or older."""
-        authorize(request)
+        await authorize(request)
         wanted = (await read_fields(request)).parse(MonthParameters)
         month = wanted.month or month_of(datetime.now(UTC))
         used = await usage.written_in(month)

@@ -83,7 +83,7 @@ class ReloadAnswer(ModelsAnswer):
     retired: list[str] = Field(description="Models that went. Work in flight keeps them.")
 
 
-Authorize = Callable[[Request], None]
+Authorize = Callable[[Request], Awaitable[None]]
 """Raises an error unless the request may administer the service."""
 
 Reload = Callable[[], Awaitable[Reloaded]]
@@ -153,7 +153,7 @@ def create_router(
     )
     async def reload_models(request: Request) -> Response:
         """Answers once it is done. Bundles that failed before are tried again."""
-        authorize(request)
+        await authorize(request)
         done = await reload()
         audit("models reloaded", "admin", loaded=done.loaded, retired=done.retired)
         offered, _ = _models(repository)

@@ -20,6 +20,7 @@ from service.state.database import Database
 from service.state.errors import QuotaExceeded, RateLimited
 from service.state.keys import KeyStore, Limits
 from service.state.rates import RateLimits
+from service.state.shared_rates import SharedRateLimits
 from service.state.usage import UsageLedger
 
 KEY = "f63c02c5-f056-4a2e:fx"
@@ -43,7 +44,9 @@ async def access_with(policy: AccessPolicy, **limits: int) -> AsyncIterator[Acce
     async with Database(None) as database:
         keys = KeyStore(database)
         await keys.add("weblate", KEY, Limits(**limits))
-        yield Access(policy, keys, UsageLedger(database), RateLimits(lambda: 1000.0))
+        yield Access(
+            policy, keys, UsageLedger(database), SharedRateLimits(alone=RateLimits(lambda: 1000.0))
+        )
 
 
 async def test_key_is_read_from_its_field_or_else_from_every_supported_header() -> None:
@@ -128,10 +131,10 @@ async def test_limits_are_enforced_and_failed_work_is_not_charged() -> None:
             async with access.charge(caller, 41):
                 pytest.fail("it was translated")
         with pytest.raises(RateLimited) as refusal:
-            access.admit(caller)
+            await access.admit(caller)
         usage = await access.usage(caller)
         assert (usage.characters, usage.documents) == (60, 1)
-        access.admit(await access.identify(request()))
+        await access.admit(await access.identify(request()))
     assert refusal_of(spent.value).status == HTTPStatus.FORBIDDEN
     assert refusal_of(refusal.value).status == HTTPStatus.TOO_MANY_REQUESTS
     assert headers_of(refusal.value) == {"retry-after": "60"}
@@ -163,14 +166,14 @@ async def test_addresses_of_one_subscriber_count_together_and_apart_from_keys() 
 async def test_only_a_configured_admin_key_grants_admin_access() -> None:
     async with access_with(ADMIN) as access:
         for name, prefix in (("Authorization", "Bearer "), ("X-API-Key", "")):
-            access.require_admin(request((name, prefix + utf8("opén sesame"))))
+            await access.require_admin(request((name, prefix + utf8("opén sesame"))))
             for wrong in ("opén", utf8("opén sesame!"), KEY):
                 with pytest.raises(AdminRefused, match="this needs the admin key; send it as"):
-                    access.require_admin(request((name, prefix + wrong)))
+                    await access.require_admin(request((name, prefix + wrong)))
     async with access_with(AccessPolicy()) as access:
         for headers in ([], [("X-API-Key", "")], [("Authorization", "Bearer ")]):
             with pytest.raises(AdminRefused, match="set DRAGOMAN_ADMIN_KEY") as refusal:
-                access.require_admin(request(*headers))
+                await access.require_admin(request(*headers))
     assert refusal_of(refusal.value).status == HTTPStatus.FORBIDDEN
 
 
@@ -187,7 +190,7 @@ async def test_wrong_admin_keys_count_against_the_rate_limit_of_their_address() 
     async with access_with(policy) as access:
         for _ in range(2):
             with pytest.raises(AdminRefused):
-                access.require_admin(request(("x-api-key", "open")))
+                await access.require_admin(request(("x-api-key", "open")))
         with pytest.raises(RateLimited):
-            access.require_admin(request(("x-api-key", "open")))
-        access.require_admin(request(("x-api-key", "sesame")))
+            await access.require_admin(request(("x-api-key", "open")))
+        await access.require_admin(request(("x-api-key", "sesame")))

@@ -149,7 +149,7 @@ async def test_models_are_listed_with_their_metadata(client: httpx.AsyncClient) 
 async def test_reload_requires_admin_and_updates_models(
     service: Service, settings: Settings
 ) -> None:
-    def authorize(request: Request) -> None:
+    async def authorize(request: Request) -> None:
         if request.headers.get("authorization") != "Bearer right":
             raise HTTPException(403)
 

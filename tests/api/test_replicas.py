@@ -13,6 +13,7 @@ from service.settings import Settings
 from service.state.database import Database
 from service.state.keys import KeyStore, Limits
 from tests.support.asgi import connected
+from tests.support.redis import Redis
 
 Replicas = tuple[httpx.AsyncClient, httpx.AsyncClient]
 
@@ -41,6 +42,15 @@ async def test_quota_counts_the_usage_of_both_replicas(replicas: Replicas) -> No
             await asyncio.sleep(0.05)
     assert await translated(two, "x" * 10) == 456
     assert await translated(two, "x" * 5) == 200
+
+
+async def test_requests_a_minute_are_those_of_both_replicas(
+    settings: Settings, redis: Redis
+) -> None:
+    changes = {"redis": redis.address, "requests_per_minute": 5}
+    async with connected(settings, **changes) as one, connected(settings, **changes) as two:
+        statuses = await asyncio.gather(*(translated(each, "x") for each in 6 * (one, two)))
+    assert sorted(statuses) == [200] * 5 + [429] * 7
 
 
 async def test_document_and_glossary_of_one_replica_are_known_to_the_other(

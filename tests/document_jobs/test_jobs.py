@@ -23,7 +23,7 @@ from service.engine.types import Origin
 from service.state.database import Database
 from service.state.errors import QuotaExceeded, StateFailed
 from service.state.keys import KeyStore
-from service.state.rates import RateLimits
+from service.state.shared_rates import SharedRateLimits
 from service.state.usage import UsageLedger
 from service.text.types import LanguagePair
 from service.translation.errors import DeadlineExceeded
@@ -122,7 +122,7 @@ class Bench:
 async def replica(place: Place, clock: Clock | None = None, **limits: Any) -> AsyncIterator[Bench]:
     async with Database(place, upgrade=True) as database:
         usage = UsageLedger(database)
-        access = Access(AccessPolicy(), KeyStore(database), usage, RateLimits())
+        access = Access(AccessPolicy(), KeyStore(database), usage, SharedRateLimits())
         work, clock = Work(), clock or Clock()
         jobs = DocumentJobs(cast(DocumentWork, work), database, DocumentLimits(**limits), clock)
         jobs.start()

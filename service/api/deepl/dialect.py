@@ -107,7 +107,7 @@ async def identified(access: Access, request: Request, file: str = "") -> tuple[
 async def admitted(access: Access, request: Request) -> tuple[Caller, Fields]:
     """Caller and fields of a request that translates nothing; counts against the rate limit."""
     caller, fields = await identified(access, request)
-    access.admit(caller)
+    await access.admit(caller)
     return caller, fields
 
 

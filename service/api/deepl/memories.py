@@ -160,7 +160,7 @@ def create_router(access: Access, store: MemoryStore, public_url: str) -> APIRou
     )
     async def upload(request: Request) -> Response:
         """The answer comes once the file has been read; the job says what became of it."""
-        access.admit(access.callers.anonymous(request))
+        await access.admit(access.callers.anonymous(request))
         job = await store.job_with(request.query_params.get("job", ""), "import")
         if job.memory or job.error:
             raise BadRequest("the file of this import has been sent already")
@@ -184,7 +184,7 @@ def create_router(access: Access, store: MemoryStore, public_url: str) -> APIRou
         openapi_extra={"parameters": schemas.query(FileParameters)},
     )
     async def download(request: Request) -> Response:
-        access.admit(access.callers.anonymous(request))
+        await access.admit(access.callers.anonymous(request))
         job = await store.job_with(request.query_params.get("job", ""), "export")
         memory = await store.get(job.owner, job.memory or "")
         return StreamingResponse(_file(store, job.owner, memory), media_type=_TMX)

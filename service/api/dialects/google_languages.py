@@ -45,7 +45,7 @@ def create_router(
     @GOOGLE.refusing
     async def languages(request: Request) -> Response:
         caller, fields = await read(request)
-        access.admit(caller)
+        await access.admit(caller)
         named = fields.parse(GoogleLanguagesParameters).target is not None
         listed = [
             {"language": each.code, "name": each.name} if named else {"language": each.code}
@@ -66,7 +66,7 @@ def create_router(
         texts = fields.parse(GoogleTexts).q
         limits.check(texts)
         require_unicode(texts)
-        access.admit(caller)
+        await access.admit(caller)
         codes = repository.catalogue.codes
         detections = []
         for text in texts:

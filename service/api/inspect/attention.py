@@ -80,7 +80,7 @@ def create_router(
     @asynccontextmanager
     async def admitted(caller: Caller) -> AsyncIterator[None]:
         """Rate limit and deadline of a request about a kept translation, which is already paid."""
-        access.admit(caller)
+        await access.admit(caller)
         async with deadline(limits.seconds):
             yield
 

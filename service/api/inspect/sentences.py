@@ -101,7 +101,7 @@ def create_router(
         caller = await access.identify(request, fields.key)
         parameters = fields.parse(SentencesParameters)
         wanted = parameters.request(repository.catalogue)
-        access.admit(caller)
+        await access.admit(caller)
         return Json(_answer(await metered.split(request, caller, wanted)))
 
     return router

@@ -145,7 +145,7 @@ def create_languages_router(
         parameters = fields.parse(DetectParameters)
         limits.check(parameters.texts)
         require_unicode(parameters.texts)
-        access.admit(caller)
+        await access.admit(caller)
         codes = repository.catalogue.codes
         found = await asyncio.to_thread(detector.detect, "\n".join(parameters.texts), codes)
         return Json([detected(each) for each in found[:_MOST_GUESSES]] or [_NOTHING_DETECTED])

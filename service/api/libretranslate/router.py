@@ -147,7 +147,7 @@ def _suggestions(
         fields = await read_fields(request)
         caller = await access.identify(request, fields.key)
         parameters = fields.parse(SuggestParameters)
-        access.admit(caller)
+        await access.admit(caller)
         catalogue = repository.catalogue
         pair = catalogue.pair(
             read(parameters.source, catalogue.sources), read(parameters.target, catalogue.targets)

@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from pydantic import SecretStr
+
+import tests.support.redis
+from service.state.errors import RateLimited, StateUnavailable
+from service.state.shared_rates import SharedRateLimits
+from tests.support.redis import Redis
+
+
+@asynccontextmanager
+async def replicas(number: int, address: SecretStr | None) -> AsyncIterator[list[SharedRateLimits]]:
+    made = [SharedRateLimits(address) for _ in range(number)]
+    yield made
+    for each in made:
+        await each.close()
+
+
+async def outcome(limits: SharedRateLimits, caller: str, per_minute: int) -> str:
+    try:
+        await limits.hit(caller, per_minute)
+    except RateLimited as refusal:
+        assert 1 <= refusal.retry_after <= 60
+        return "refused"
+    return "admitted"
+
+
+async def counted(made: list[SharedRateLimits], caller: str, times: int) -> Counter[str]:
+    hits = [outcome(each, caller, 20) for _ in range(times) for each in made]
+    return Counter(await asyncio.gather(*hits))
+
+
+async def test_replicas_admit_a_limit_together_to_the_request(redis: Redis) -> None:
+    async with replicas(3, redis.address) as made:
+        for caller in ("ann", "bob"):
+            assert await counted(made, caller, 20) == {"admitted": 20, "refused": 40}
+        assert await outcome(made[0], "carl", 0) == "admitted"
+
+
+async def test_replica_counts_alone_while_the_server_is_away(
+    redis: Redis, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with replicas(2, redis.address) as made:
+        assert await counted(made, "ann", 20) == {"admitted": 20, "refused": 20}
+        redis.stop()
+        with caplog.at_level(logging.WARNING):
+            assert await counted(made, "ann", 30) == {"admitted": 40, "refused": 20}
+        assert "counts requests alone" in caplog.text
+        redis.start()
+        monkeypatch.setattr("service.state.shared_rates._AWAY_SECONDS", 0.0)
+        for each in made:
+            each._away_until = 0.0
+        assert await counted(made, "ann", 20) == {"admitted": 20, "refused": 20}
+
+
+async def test_without_a_server_each_replica_counts_its_own() -> None:
+    async with replicas(2, None) as made:
+        assert await counted(made, "ann", 20) == {"admitted": 40}
+
+
+def test_what_is_no_address_is_refused() -> None:
+    if reason := tests.support.redis.missing():
+        pytest.skip(reason)
+    with pytest.raises(StateUnavailable, match=r"DRAGOMAN_REDIS.*is no address"):
+        SharedRateLimits(SecretStr("localhost:6379"))
