@@ -15,6 +15,7 @@ from training.recipes.general import (
     general_de_en_fine_tuned,
     general_de_en_grown,
     general_de_en_grown_fine_tuned,
+    general_de_en_refined,
     general_free_de_en,
     general_large_de_en,
 )
@@ -64,6 +65,7 @@ _OFFERED: tuple[Callable[[], Recipe], ...] = (
     general_de_en_fine_tuned,
     general_de_en_grown,
     general_de_en_grown_fine_tuned,
+    general_de_en_refined,
     general_free_de_en,
     general_large_de_en,
     paper_base_en_de,
