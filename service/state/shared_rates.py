@@ -31,7 +31,7 @@ _AWAY_SECONDS = 5.0
 
 class SharedRateLimits:
     def __init__(self, address: SecretStr | None = None, alone: RateLimits | None = None) -> None:
-        """``address`` begins with ``redis://``, ``rediss://`` or ``unix://``; ``None``: no server.
+        """``address`` begins with ``redis://``, ``rediss://`` or ``unix://``; ``None`` or empty: no server.
 
         Raises ``StateUnavailable`` if it is no address, or the client is not installed.
         """
@@ -39,7 +39,7 @@ class SharedRateLimits:
         self._pool: ConnectionPool | None = None
         self._together: MovingWindowRateLimiter | None = None
         self._away_until = -math.inf
-        if address is not None:
+        if address is not None and address.get_secret_value():
             self._connect(address)
 
     def _connect(self, address: SecretStr) -> None:

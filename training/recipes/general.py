@@ -1,11 +1,10 @@
 """Recipes for general German–English text in both directions, and for everyday sentences.
 
 ``general-de-en`` uses all corpora, ``general-free-de-en`` those under free licences only.
-``general-de-en-grown`` goes on from ``general-de-en-fine-tuned`` with a larger network, and
-``general-de-en-grown-fine-tuned`` and ``general-de-en-refined`` from there: the last one's bundle is
-the default model.
-``general-large-de-en`` is a teacher for all of them. ``everyday-de-en`` and ``everyday-en-de`` are
-for everyday sentences and captions.
+``general-de-en-grown`` goes on from ``general-de-en-fine-tuned`` with a larger network,
+``general-de-en-grown-fine-tuned`` from there, and ``general-de-en-refined`` ends it: its bundle is
+the default model. ``general-large-de-en`` is a teacher for all of them. ``everyday-de-en`` and
+``everyday-en-de`` are for everyday sentences and captions.
 
 Published networks are small: an int8 parameter is a byte. Six layers encode and two decode, because
 the decoder runs once per token.
