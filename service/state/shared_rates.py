@@ -31,7 +31,8 @@ _AWAY_SECONDS = 5.0
 
 class SharedRateLimits:
     def __init__(self, address: SecretStr | None = None, alone: RateLimits | None = None) -> None:
-        """``address`` begins with ``redis://``, ``rediss://`` or ``unix://``; ``None`` or empty: no server.
+        """``address`` begins with ``redis://``, ``rediss://`` or ``unix://``; without one, as with
+        an empty one, there is no server.
 
         Raises ``StateUnavailable`` if it is no address, or the client is not installed.
         """
