@@ -107,9 +107,25 @@ def closest_by_figures(source: str, targets: Iterable[str]) -> int:
     return best
 
 
+_HALF_DAY = re.compile(
+    r"(?<![\d.,:])(1[0-2]|0?[1-9])(?:[:.](\d\d))?\s?([ap])\.?\s?m\b", re.IGNORECASE
+)
+"""7 p.m., 7:30pm."""
+_FULL_HOUR = re.compile(r"(?<![\d.,:])(\d\d?)\s?(?=Uhr\b)")
+
+
+def _of_a_day(time: re.Match[str]) -> str:
+    """A time of twelve hours as one of 24."""
+    hour = int(time[1]) % 12 + 12 * (time[3] in "pP")
+    return f"{hour}:{time[2] or '00'}"
+
+
 def _marks(text: str) -> Counter[str]:
-    """Count of each number and of each sign; digits of all scripts are equal."""
-    text = text.translate(_WESTERN)
+    """Count of each number and of each sign; digits of all scripts are equal.
+
+    So are times of twelve and of 24 hours.
+    """
+    text = _HALF_DAY.sub(_of_a_day, _FULL_HOUR.sub(r"\1:00 ", text.translate(_WESTERN)))
     return numbers(text) + Counter(filter(_is_sign, _NO_LETTER.findall(text)))
 
 

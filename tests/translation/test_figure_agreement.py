@@ -18,6 +18,10 @@ from service.text.faithfulness import closest_by_figures, has_figures
         ("£3 im Monat", ["3 a month", "£3 a month"], 1),
         ("aus सत्य", ["from स\ufffd", "from सत्य"], 1),
         ("C:\\Temp", ["C: Temp", "C:\\Temp"], 1),
+        ("Open until 7:30 p.m.", ["Bis 7:30 Uhr", "Bis 19.30 Uhr"], 1),
+        ("Come at 2pm.", ["Komm um 2 Uhr.", "Komm um 14 Uhr."], 1),
+        ("From 12 a.m. to 1 p.m.", ["Von 12 bis 1 Uhr", "Von 0:00 bis 13:00 Uhr"], 1),
+        ("Um 18 Uhr", ["At 6 o'clock", "At 8 p.m.", "At 6 p.m."], 2),
         # Of equally wrong hypotheses, the one with the better score.
         ("42 Hunde", ["422 dogs", "43 dogs"], 0),
         ("42 Hunde", ["422 dogs", ""], 0),
