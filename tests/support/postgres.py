@@ -7,17 +7,15 @@ import secrets
 import shutil
 import signal
 import subprocess
-import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import quote
 
 from pydantic import SecretStr
 
-from tests.support.programs import output_of
+from tests.support.programs import output_of, started
 
 _CONFIGURATION = "-c fsync=off -c full_page_writes=off -c listen_addresses= -c max_connections=200"
 
@@ -91,13 +89,4 @@ class Postgres:
         output_of(str(self._bin / program), *arguments, cwd=self._directory, **self._user)
 
 
-@contextmanager
-def running() -> Iterator[Postgres]:
-    """A server; its socket needs a short path."""
-    with tempfile.TemporaryDirectory(prefix="pg-") as directory:
-        server = Postgres(Path(directory))
-        try:
-            server.start()
-            yield server
-        finally:
-            server.stop()
+running = partial(started, Postgres, "pg-")

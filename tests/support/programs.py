@@ -5,8 +5,11 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 ROOT = Path(__file__).parents[2]
 """The root directory of the repository."""
@@ -23,6 +26,27 @@ def output_of(program: str, *arguments: str, cwd: Path = ROOT, **options: Any) -
 def python(*arguments: str, **options: Any) -> str:
     """Standard output of the tests' interpreter with arguments."""
     return output_of(sys.executable, *arguments, **options)
+
+
+class Stoppable(Protocol):
+    def start(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+
+_Server = TypeVar("_Server", bound=Stoppable)
+
+
+@contextmanager
+def started(server_in: Callable[[Path], _Server], prefix: str) -> Iterator[_Server]:
+    """A running server in a directory of its own; its socket needs a short path."""
+    with tempfile.TemporaryDirectory(prefix=prefix) as directory:
+        server = server_in(Path(directory))
+        try:
+            server.start()
+            yield server
+        finally:
+            server.stop()
 
 
 def free_port() -> int:

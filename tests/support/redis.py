@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
 from pydantic import SecretStr
+
+from tests.support.programs import started
 
 PROGRAM = shutil.which("valkey-server") or shutil.which("redis-server")
 
@@ -53,13 +53,4 @@ class Redis:
             self._socket.unlink(missing_ok=True)
 
 
-@contextmanager
-def running() -> Iterator[Redis]:
-    """A server; its socket needs a short path."""
-    with tempfile.TemporaryDirectory(prefix="redis-") as directory:
-        server = Redis(Path(directory))
-        try:
-            server.start()
-            yield server
-        finally:
-            server.stop()
+running = partial(started, Redis, "redis-")
