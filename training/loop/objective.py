@@ -96,8 +96,9 @@ class _ProjectedLoss(torch.autograd.Function):
         )
         matrix_VW = weight_VW.to(dtype)
         matrix_WV = matrix_VW.T.contiguous()
-        chunk = _CHUNK if device == "cpu" else _GPU_CHUNK
-        rows = max(1, _IN_CACHE // len(weight_VW)) if device == "cpu" else chunk
+        chunk = rows = _GPU_CHUNK
+        if device == "cpu":
+            chunk, rows = _CHUNK, max(1, _IN_CACHE // len(weight_VW))
         hidden_gradient_NW = torch.empty_like(hidden_NW)
         weight_gradient_VW = torch.zeros_like(weight_VW)
         bias_gradient_V = None if bias_V is None else torch.zeros_like(bias_V)
