@@ -248,8 +248,7 @@ def general_de_en_grown() -> Recipe:
             moving_average=0.999,
         ),
         budget=replace(general.budget, steps=7_059, validate_every=250, save_every=50),
-        effort="1.3 million pairs, after the run general-de-en-fine-tuned; six minutes of an H200, "
-        "or a day of one core",
+        effort="1.3 million pairs, after the run general-de-en-fine-tuned; six minutes of an H200",
     )
 
 
@@ -299,8 +298,7 @@ def general_de_en_grown_fine_tuned() -> Recipe:
             grown.optimisation, schedule="wsd", warmup=50, decay=4_641, moving_average=0.0
         ),
         budget=replace(grown.budget, steps=4_691),
-        effort="four minutes of an H200, or 14 hours of one core, after the run "
-        "general-de-en-grown",
+        effort="four minutes of an H200, after the run general-de-en-grown",
     )
 
 
