@@ -49,7 +49,12 @@ _MOST_OF_FREE = 0.9
 _NO_MEMORY = ("Failed to allocate memory", "out of memory", "ALLOC_FAILED")
 """Words of ONNX Runtime's errors for a lack of memory, of its arenas, CUDA and cuBLAS."""
 
-_CAPTURE_FAILED = re.compile(r"CUDA failure 90\d: [^;]*")
+_CAPTURE_FAILED = re.compile(r"CUDA failure 90\d: [^;]* ;")
+
+_WORDS_LOST = re.compile(r"CudaCall(?!.*failure \d+: [^;]* ;)", re.DOTALL)
+"""ONNX Runtime formats an error of CUDA in a buffer that all threads share: it can be empty or cut
+off where two threads fail at once. An arena then fails to recognise a lack of memory, the only
+error that several threads meet again and again."""
 
 _DRIVER_FILES = ("/proc/driver/nvidia", "/dev/nvidia0", "/dev/dxg", "/usr/lib/wsl/lib/libcuda.so.1")
 """One of these exists where there is an NVIDIA GPU; the last two are of WSL2."""
@@ -258,17 +263,17 @@ def run(
         try:
             session.run_with_iobinding(binding, chosen)
         except Exception as error:
-            failure = _CAPTURE_FAILED.search(str(error))
-            if failure is None:
+            if not (_CAPTURE_FAILED.search(str(error)) or _WORDS_LOST.search(str(error))):
                 raise
             # A run that captures nothing may report the failure of the capture before it.
             if isinstance(options, Captured):
-                logger.warning("a batch runs without a captured graph: %s", failure[0])
+                logger.warning("a batch runs without a captured graph: %s", error)
                 chosen = options.options = options.plain
             session.run_with_iobinding(binding, chosen)
     except Exception as error:
-        if any(words in str(error) for words in _NO_MEMORY):
-            raise MemoryError(str(error)) from error
+        text = str(error)
+        if any(words in text for words in _NO_MEMORY) or _WORDS_LOST.search(text):
+            raise MemoryError(text) from error
         raise
 
 

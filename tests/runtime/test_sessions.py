@@ -193,6 +193,7 @@ def test_installation_for_gpus_that_runs_on_the_cpu_says_why(
         "BFCArena::AllocateRawInternal Failed to allocate memory for requested buffer of size 9",
         "CUDA failure 2: out of memory ; GPU=0",
         "CUBLAS failure 3: CUBLAS_STATUS_ALLOC_FAILED",
+        "onnxruntime::CudaCall(ERRTYPE) CUDA fail",
     ],
 )
 def test_lack_of_memory_that_onnxruntime_names_in_a_text_is_a_memory_error(words: str) -> None:
@@ -204,14 +205,19 @@ def test_lack_of_memory_that_onnxruntime_names_in_a_text_is_a_memory_error(words
         sessions.run(cast(Any, Session()), cast(Any, None))
 
 
-def test_shape_whose_capture_fails_runs_without_then_and_later() -> None:
+@pytest.mark.parametrize(
+    "words",
+    ["CUDA failure 901: operation failed due to a previous error ;", "CudaCall(ERRTYPE, int) \n\n"],
+    ids=["named", "words lost to another thread"],
+)
+def test_shape_whose_capture_fails_runs_without_then_and_later(words: str) -> None:
     ran = []
 
     class Session:
         def run_with_iobinding(self, _: object, options: str) -> None:
             ran.append(options)
             if options == "captured":
-                raise RuntimeError("CUDA failure 901: operation failed due to a previous error ;")
+                raise RuntimeError(words)
 
     options = Captured(cast(Any, "captured"), cast(Any, "plain"))
     for _ in range(2):
@@ -220,7 +226,10 @@ def test_shape_whose_capture_fails_runs_without_then_and_later() -> None:
 
 
 def test_run_that_reports_the_failed_capture_before_it_is_repeated() -> None:
-    said = ["CUDA failure 901: operation failed due to a previous error ;", "another fault"]
+    said = [
+        "CUDA failure 901: operation failed due to a previous error ;",
+        "CudaCall(ERRTYPE) CUDA failure 700: x ;",
+    ]
 
     class Session:
         def run_with_iobinding(self, *_: object) -> None:
@@ -229,7 +238,7 @@ def test_run_that_reports_the_failed_capture_before_it_is_repeated() -> None:
 
     sessions.run(cast(Any, Session()), cast(Any, None), cast(Any, "plain"))
     said *= 2
-    with pytest.raises(RuntimeError, match="another fault"):
+    with pytest.raises(RuntimeError, match="failure 700"):
         sessions.run(cast(Any, Session()), cast(Any, None), cast(Any, "plain"))
 
 
