@@ -13,6 +13,9 @@ from training.data.generated import generate
 from training.recipe import Corpus
 from training.refusal import Refusal
 
+OWN_CORPORA = Path(__file__).parent / "corpora"
+"""Small corpora that come with the project."""
+
 
 class Pair(NamedTuple):
     source: str
@@ -65,10 +68,13 @@ def sides(
 
 
 def find_side(name: str, language: str, directory: Path, origin: str | None = None) -> Path:
-    """The file of one language of a corpus, plain or gzipped; raises ``CorpusError``."""
+    """The file of one language of a corpus, plain or gzipped; raises ``CorpusError``.
+
+    A corpus that is not in the directory may be one of the project's own.
+    """
     plain = directory / f"{name}.{language}"
     zipped = directory / f"{name}.{language}.gz"
-    for path in (plain, zipped):
+    for path in (plain, zipped, OWN_CORPORA / plain.name):
         if path.is_file():
             return path
     if not directory.is_dir():

@@ -39,6 +39,8 @@ CHAT = _corpus("bcontrast/train", "CC BY-SA 4.0", "dialogue")
 WRITTEN = _corpus(
     "written/train", "CC0-1.0", "written for users", repeat=5, documents=True, hold_out=25
 )
+LETTERS = _corpus("letters/train", "CC0-1.0", "letters", repeat=20, hold_out=25)
+"""Comes with the project: short forms of letters and mails, which other corpora lack."""
 LEXICON = _corpus(
     "lexicon/train",
     "GPL-2+, Unicode v3, ODbL-1.0, LGPL-2.1+, MIT, ISC",
@@ -326,14 +328,17 @@ def general_de_en_refined() -> Recipe:
         initial=grown.name,
         data=replace(
             grown.data,
-            train=tuple(
-                replace(
-                    corpus,
-                    repeat=10 if corpus.name == WRITTEN.name else 1,
-                    most=most[corpus.name],
-                )
-                for corpus in grown.data.train
-                if corpus.name in most
+            train=(
+                LETTERS,
+                *(
+                    replace(
+                        corpus,
+                        repeat=10 if corpus.name == WRITTEN.name else 1,
+                        most=most[corpus.name],
+                    )
+                    for corpus in grown.data.train
+                    if corpus.name in most
+                ),
             ),
             largest_domain=1 / 2,
         ),

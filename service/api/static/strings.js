@@ -689,7 +689,8 @@ export const language = [recall("language"), ...navigator.languages.map((tag) =>
   .find((code) => code in TABLES);
 
 const plural = new Intl.PluralRules(language);
-const names = new Intl.DisplayNames([language], { type: "language" });
+const naming = { type: "language", languageDisplay: "standard" };
+const names = new Intl.DisplayNames([language], naming);
 
 /** The string `key` with its `{values}` filled in; numbers are written as the language does. */
 export function t(key, values = {}) {
@@ -715,7 +716,7 @@ export const languageName = (code) => nameOr(code, () => names.of(code));
 
 /** The name of a language in itself. */
 export const nativeName = (code) =>
-  nameOr(code, () => new Intl.DisplayNames([code], { type: "language" }).of(code));
+  nameOr(code, () => new Intl.DisplayNames([code], naming).of(code));
 
 /** Keep another language of the page, and load the page again in it. */
 export function speak(code) {
