@@ -74,7 +74,7 @@ def find_side(name: str, language: str, directory: Path, origin: str | None = No
     """
     plain = directory / f"{name}.{language}"
     zipped = directory / f"{name}.{language}.gz"
-    for path in (plain, zipped, OWN_CORPORA / plain.name):
+    for path in (plain, zipped, OWN_CORPORA / f"{name}.{language}"):
         if path.is_file():
             return path
     if not directory.is_dir():
