@@ -50,6 +50,7 @@ from service.documents import SUPPORTED, DocumentReader
 from service.engine.types import Priority
 from service.figures.painter import Painter
 from service.inspection.inspector import Inspector
+from service.inspection.kept_translations import KeptTranslations
 from service.inspection.translation_store import TranslationStore
 from service.loading.devices import watch_devices
 from service.loading.discovery import discover, for_pair, pairs_of, sources_of
@@ -66,6 +67,7 @@ from service.state.database import Database
 from service.state.glossaries import GlossaryStore
 from service.state.keys import KeyStore
 from service.state.memories import MemoryStore
+from service.state.redis_server import RedisServer
 from service.state.shared_rates import SharedRateLimits
 from service.state.suggestions import SuggestionStore
 from service.state.usage import UsageLedger
@@ -133,8 +135,8 @@ def build(
     reloader = Reloader(repository, metrics, settings.reload_seconds)
     translator = LocalTranslator(repository, _admission(settings), detector)
     state = _State(settings)
-    rates = SharedRateLimits(settings.redis)
-    access = Access(policy_of(settings), state.keys, state.usage, rates)
+    redis = RedisServer(settings.redis)
+    access = Access(policy_of(settings), state.keys, state.usage, SharedRateLimits(redis))
     limits = limits_of(settings)
     decoders = ChargedDecoders(access, translator.decoders)
     metered = MeteredTranslator(
@@ -144,10 +146,11 @@ def build(
         decoders.opened,
     )
     readings = Readings(repository, access.identify, readings_bytes(settings))
-    store = TranslationStore(settings.attention_megabytes, metrics.attention_store)
+    local = TranslationStore(settings.attention_megabytes, metrics.attention_store)
+    store = KeptTranslations(local, redis if settings.redis else None)
 
     async def keep(caller: Caller, translations: Sequence[Translation]) -> str:
-        return store.put(translations, access.callers.scope(caller))
+        return await store.put(translations, access.callers.scope(caller))
 
     painter = Painter()
     reader = DocumentReader()
@@ -197,7 +200,7 @@ def build(
             stack.callback(logger.info, "stopped")
             stack.push_async_callback(asyncio.to_thread, tracing.close)
             await stack.enter_async_context(state.open())
-            stack.push_async_callback(rates.close)
+            stack.push_async_callback(redis.close)
             stack.push_async_callback(painter.close)
             stack.push_async_callback(repository.close)
             if kept is not None:

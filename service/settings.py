@@ -229,8 +229,9 @@ class Settings(BaseModel):
     )
     redis: SecretStr | None = Field(
         default=None,
-        description="redis:// address of a Valkey or Redis server in which several replicas count "
-        "the requests a minute of a caller together; without one each counts its own",
+        description="redis:// address of a Valkey or Redis server in which replicas count the "
+        "requests a minute of a caller together and keep translations with attention; without one "
+        "each has its own",
     )
     characters_per_month: int = Field(
         default=0,

@@ -189,7 +189,7 @@ MAY_IMPORT = {
         "service.engine.errors",
         "service.engine.types",
         "service.helpers",
-        "service.inspection.translation_store",
+        "service.inspection.kept_translations",
         "service.loading.tokenizers",
         "service.observability",
         "service.server",
@@ -285,6 +285,7 @@ EXTRAS_OF = {
     "service.observability.device": ("gpu",),
     "service.observability.otlp": ("cpu", "tracing"),
     "service.state.shared_rates": ("cpu", "fleet"),
+    "service.state.redis_server": ("cpu", "fleet"),
     "service.ray.deployment": ("cpu", "ray"),
     "service.ray.data": ("cpu", "ray"),
 }

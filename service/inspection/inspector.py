@@ -21,9 +21,9 @@ from service.inspection.attention import (
     select_maps,
     select_maps_and_align,
 )
+from service.inspection.kept_translations import KeptTranslations
 from service.inspection.recorded_search import RecordedSearch, record_search
 from service.inspection.scoring import Score, score
-from service.inspection.translation_store import TranslationStore
 from service.text.alignment import Alignment
 from service.text.errors import TranslationError
 from service.text.text_edits import edited
@@ -113,7 +113,7 @@ class Inspector:
     """
 
     def __init__(
-        self, repository: ModelRepository, store: TranslationStore, *, most: int = 64
+        self, repository: ModelRepository, store: KeptTranslations, *, most: int = 64
     ) -> None:
         self._repository = repository
         self._store = store
@@ -121,7 +121,7 @@ class Inspector:
 
     async def texts(self, translation: str, scope: str = "") -> tuple[TextView, ...]:
         """The parts of a stored translation; raises ``UnknownTranslation`` or ``ModelGone``."""
-        texts = self._store.get(translation, scope)
+        texts = await self._store.get(translation, scope)
         directed: dict[tuple[LanguagePair, str, str], DirectedModel] = {}
         async with AsyncExitStack() as leases:
             for leg in (leg for text in texts for leg in text.legs):
@@ -200,7 +200,7 @@ class Inspector:
         self, place: Place, caller: str
     ) -> AsyncIterator[tuple[TranslatedSentence, TokenPair]]:
         """A stored sentence, with its tokens and the leased model that translated it."""
-        texts = self._store.get(place.translation, place.scope)
+        texts = await self._store.get(place.translation, place.scope)
         text = texts[_index("text", place.text, len(texts))]
         leg = text.legs[_index("leg", place.leg, len(text.legs))]
         sentence = leg.sentences[_index("sentence", place.sentence, len(leg.sentences))]

@@ -21,7 +21,7 @@ from service.catalogue.errors import ModelReplaced, NotReady
 from service.catalogue.loaded_model import LoadedModel
 from service.catalogue.repository import ModelRepository
 from service.engine.types import Decoded
-from service.inspection.translation_store import TranslationStore
+from service.inspection.kept_translations import KeptTranslations
 from service.observability.logging import request_id
 from service.observability.metrics import NO_MODEL, RequestObserver
 from service.translation.decoder import Decoder
@@ -54,7 +54,7 @@ class DecodeServer:
     def __init__(
         self,
         open_decoder: OpenDecoder,
-        store: TranslationStore,
+        store: KeptTranslations,
         repository: ModelRepository,
         metrics: RequestObserver,
         drain: Drain,
@@ -214,11 +214,15 @@ class _WorkerConnection(MessageProtocol):
                 getattr(self._server.metrics, name)(*arguments)
             case Taken(number):
                 self._release([earlier for earlier in self._offers if earlier < number])
-            case Keep(number, translations, scope):
-                self.send(Reply(number, self._server.store.put(translations, scope)))
+            case Keep():
+                self._spawn(self._keep(message), self._tasks)
             case _:
                 opened = self._open[message.request]
                 self._spawn(self._answer(message, opened), opened.calls)
+
+    async def _keep(self, asked: Keep) -> None:
+        kept = await self._server.store.put(asked.translations, asked.scope)
+        self.send(Reply(asked.number, kept))
 
     def _spawn(self, work: Coroutine[None, None, None], kept: set[asyncio.Task[None]]) -> None:
         task = asyncio.create_task(work)

@@ -53,6 +53,18 @@ async def test_requests_a_minute_are_those_of_both_replicas(
     assert sorted(statuses) == [200] * 5 + [429] * 7
 
 
+async def test_attention_of_a_translation_by_another_replica(
+    settings: Settings, redis: Redis
+) -> None:
+    changes = {"redis": redis.address}
+    async with connected(settings, **changes) as one, connected(settings, **changes) as two:
+        asked = {"q": "ja", "source": "de", "target": "en", "attention": True}
+        kept = (await one.post("/translate", json=asked)).json()["id"]
+        maps = [await each.get(f"/translations/{kept}/attention") for each in (one, two)]
+        assert maps[0].status_code == 200
+        assert maps[0].json() == maps[1].json()
+
+
 async def test_document_and_glossary_of_one_replica_are_known_to_the_other(
     replicas: Replicas,
 ) -> None:

@@ -11,15 +11,16 @@ from pydantic import SecretStr
 
 import tests.support.redis
 from service.state.errors import RateLimited, StateUnavailable
+from service.state.redis_server import RedisServer
 from service.state.shared_rates import SharedRateLimits
 from tests.support.redis import Redis
 
 
 @asynccontextmanager
 async def replicas(number: int, address: SecretStr | None) -> AsyncIterator[list[SharedRateLimits]]:
-    made = [SharedRateLimits(address) for _ in range(number)]
-    yield made
-    for each in made:
+    servers = [RedisServer(address) for _ in range(number)]
+    yield [SharedRateLimits(server) for server in servers]
+    for each in servers:
         await each.close()
 
 
@@ -45,7 +46,7 @@ async def test_replicas_admit_a_limit_together_to_the_request(redis: Redis) -> N
 
 
 async def test_replica_counts_alone_while_the_server_is_away(
-    redis: Redis, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    redis: Redis, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with replicas(2, redis.address) as made:
         assert await counted(made, "ann", 20) == {"admitted": 20, "refused": 20}
@@ -54,9 +55,8 @@ async def test_replica_counts_alone_while_the_server_is_away(
             assert await counted(made, "ann", 30) == {"admitted": 40, "refused": 20}
         assert "counts requests alone" in caplog.text
         redis.start()
-        monkeypatch.setattr("service.state.shared_rates._AWAY_SECONDS", 0.0)
         for each in made:
-            each._away_until = 0.0
+            each._server._away_until = 0.0
         assert await counted(made, "ann", 20) == {"admitted": 20, "refused": 20}
 
 
@@ -69,4 +69,4 @@ def test_what_is_no_address_is_refused() -> None:
     if reason := tests.support.redis.missing():
         pytest.skip(reason)
     with pytest.raises(StateUnavailable, match=r"DRAGOMAN_REDIS.*is no address"):
-        SharedRateLimits(SecretStr("localhost:6379"))
+        RedisServer(SecretStr("localhost:6379"))

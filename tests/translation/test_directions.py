@@ -17,6 +17,7 @@ from service.catalogue.loaded_model import DirectedModel, LoadedModel
 from service.engine.errors import SentenceTooLong
 from service.inspection.attention import MapSelection, TokenPair, align, select_maps
 from service.inspection.inspector import Inspector, ModelChoice, Pair, Place
+from service.inspection.kept_translations import KeptTranslations
 from service.inspection.translation_store import TranslationStore
 from service.loading.loader import OpenedBundle, load_model
 from service.observability.metrics import Metrics
@@ -142,7 +143,9 @@ async def test_search_of_a_direction_with_prefixes_finds_the_translation_again(
         decoding = DecodingOverrides(target_prefix=prefix)
         asked = request("Ja Nein So", EN_DE, decoding=decoding)
         (translation,) = await translator_of(repository).translate(asked)
-        search = await Inspector(repository, store).search(Place(store.put([translation])))
+        search = await Inspector(repository, KeptTranslations(store)).search(
+            Place(store.put([translation]))
+        )
     assert search.reproduced
     path, winner = [], search.winner
     every = [each for step in search.tree.steps for each in step]
@@ -229,7 +232,7 @@ async def test_score_of_a_translation_equals_that_of_the_search() -> None:
     async with offering(await both()) as repository:
         translator = translator_of(repository)
         store = TranslationStore(1)
-        inspector = Inspector(repository, store)
+        inspector = Inspector(repository, KeptTranslations(store))
         for pair, piece in ((DE_EN, LOUD_PIECE), (EN_DE, SOFT_PIECE)):
             (translation,) = await translator.translate(request("Abc", pair))
             kept = store.put([translation])

@@ -19,6 +19,7 @@ from models.bundle.tokenizer import Span, UnknownToken
 from service.catalogue.loaded_model import LoadedModel
 from service.catalogue.repository import ModelRepository
 from service.inspection.inspector import Inspector, Place
+from service.inspection.kept_translations import KeptTranslations
 from service.inspection.translation_store import TranslationStore
 from service.runtime.backend import FloatArray
 from service.text.markup import Markup
@@ -355,7 +356,7 @@ async def test_kept_translation_is_aligned_with_its_final_text() -> None:
     async with scripted(stopping, ascii_only=True) as (translator, repository, _):
         done = await translator.translate(TranslateRequest(("ein § hund",), "en", "de"))
         kept = store.put(done)
-        inspector = Inspector(repository, store)
+        inspector = Inspector(repository, KeptTranslations(store))
         (text,) = await inspector.texts(kept)
         aligned = await inspector.alignment(Place(kept))
     assert done[0].text == "EIN § HUND"

@@ -15,6 +15,7 @@ from service.engine.errors import SentenceTooLong
 from service.engine.types import DecodingOptions, FinishReason
 from service.inspection.attention import MapSelection
 from service.inspection.inspector import Inspector, ModelChoice, ModelGone, Pair, Place
+from service.inspection.kept_translations import KeptTranslations
 from service.inspection.scoring import Score, ScoredToken
 from service.inspection.translation_store import TranslationStore, UnknownTranslation
 from service.loading.discovery import discover
@@ -46,7 +47,7 @@ def store() -> TranslationStore:
 
 @pytest.fixture
 def inspector(repository: ModelRepository, store: TranslationStore) -> Inspector:
-    return Inspector(repository, store, most=4)
+    return Inspector(repository, KeptTranslations(store), most=4)
 
 
 def translated(*sources: str, version: str = "1", model: str = "a") -> Translation:
@@ -249,7 +250,7 @@ async def test_pair_without_a_direct_model_raises_unsupported_pair(inspector: In
 async def test_one_caller_does_not_exhaust_the_limit_for_another(
     repository: ModelRepository, store: TranslationStore
 ) -> None:
-    inspector = Inspector(repository, store, most=16)
+    inspector = Inspector(repository, KeptTranslations(store), most=16)
     pairs = [Pair("a", "A")] * 3
     asked = [inspector.scores(pairs, CHOICE, "a") for _ in range(17)]
     asked.append(inspector.scores(pairs, CHOICE, "b"))

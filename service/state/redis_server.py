@@ -1,0 +1,102 @@
+"""The connections to a Valkey or Redis server that replicas share."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from typing import TYPE_CHECKING
+
+from pydantic import SecretStr
+
+from service.state.errors import StateUnavailable
+
+if TYPE_CHECKING:
+    from redis.asyncio import ConnectionPool
+
+logger = logging.getLogger(__name__)
+
+_SETTING = "DRAGOMAN_REDIS"
+_SECONDS = 0.25
+"""How long a request waits for the server, or for one of the connections to it."""
+_CONNECTIONS = 32
+_AWAY_SECONDS = 5.0
+"""How long the server is left alone after a failure."""
+
+
+class RedisServer:
+    """May be absent or away; whoever uses it goes on without it then."""
+
+    def __init__(self, address: SecretStr | None = None) -> None:
+        """``address`` begins with ``redis://``, ``rediss://`` or ``unix://``; without one, as with
+        an empty one, there is no server.
+
+        Raises ``StateUnavailable`` if it is no address, or the client is not installed.
+        """
+        self._away_until = -math.inf
+        self._pool: ConnectionPool | None = None
+        if address is not None and address.get_secret_value():
+            self._pool = _open(address.get_secret_value())
+
+    @property
+    def pool(self) -> ConnectionPool | None:
+        """Connections; ``None`` without a server, and for some seconds after it has failed."""
+        return None if time.monotonic() < self._away_until else self._pool
+
+    def note_failure(self, consequence: str, error: Exception) -> None:
+        """Leave the server alone for some seconds; the log has the consequence."""
+        logger.warning("Redis is away, so %s: %s", consequence, error)
+        self._away_until = time.monotonic() + _AWAY_SECONDS
+
+    async def put(self, key: str, value: bytes, seconds: int) -> None:
+        """Keep a value at most so long; it may be lost before."""
+        if (pool := self.pool) is None:
+            return
+        from redis.asyncio import Redis
+        from redis.exceptions import RedisError
+
+        try:
+            await Redis(connection_pool=pool).set(key, value, ex=seconds)
+        except RedisError as error:
+            self.note_failure("other replicas do not find what this one keeps", error)
+
+    async def get(self, key: str) -> bytes | None:
+        """The value that any replica has put there; ``None`` if there is none, or no server."""
+        if (pool := self.pool) is None:
+            return None
+        from redis.asyncio import Redis
+        from redis.exceptions import RedisError
+
+        try:
+            value: bytes | None = await Redis(connection_pool=pool).get(key)
+        except RedisError as error:
+            self.note_failure("this replica does not find what others keep", error)
+            return None
+        return value
+
+    async def close(self) -> None:
+        if self._pool is not None:
+            await self._pool.aclose()
+
+
+def _open(address: str) -> ConnectionPool:
+    try:
+        from redis.asyncio import BlockingConnectionPool
+        from redis.asyncio.retry import Retry
+        from redis.backoff import NoBackoff
+    except ImportError as error:
+        remedy = "install dragoman-translate with its extra fleet"
+        raise StateUnavailable(_SETTING, "needs a client of Redis", remedy) from error
+    try:
+        return BlockingConnectionPool.from_url(
+            address,
+            max_connections=_CONNECTIONS,
+            timeout=_SECONDS,
+            socket_timeout=_SECONDS,
+            socket_connect_timeout=_SECONDS,
+            # A connection that the server has closed meanwhile.
+            retry=Retry(NoBackoff(), 1),
+        )
+    except ValueError as error:
+        remedy = "write redis://USER:PASSWORD@HOST:PORT/DATABASE"
+        raise StateUnavailable(_SETTING, "is no address", remedy) from error
