@@ -253,6 +253,12 @@ class Settings(BaseModel):
         ge=0,
         description="how long a stopping server waits for requests it has accepted",
     )
+    leave_seconds: int = Field(
+        default=0,
+        ge=0,
+        description="how long a server accepts requests after SIGTERM, while `/readyz` says that it "
+        "stops; with a balancer, longer than that takes to notice",
+    )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="least severe line that is logged"
     )

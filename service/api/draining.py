@@ -18,6 +18,8 @@ class Drain:
     """Tracks the requests in progress. Used by one event loop only."""
 
     def __init__(self) -> None:
+        self.leaving = False
+        """Whether the server ends soon, so that a balancer should send it no more."""
         self.begun = False
         """Whether new requests are refused."""
         self.cut = False
@@ -32,9 +34,13 @@ class Drain:
         """Requests accepted and not yet answered, without probes."""
         return len(self._running)
 
+    def leave(self) -> None:
+        """Say in probes and in the heads of answers that the server ends soon."""
+        self.leaving = True
+
     def begin(self) -> None:
         """Refuse all further requests."""
-        self.begun = True
+        self.leaving = self.begun = True
         for begun in self._watching:
             begun()
 

@@ -375,7 +375,7 @@ class RefuseWhileDraining:
             nonlocal started
             if message["type"] == "http.response.start":
                 started = True
-                if self.drain.begun:
+                if self.drain.leaving:
                     MutableHeaders(scope=message)["connection"] = "close"
             await send(message)
 

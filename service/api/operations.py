@@ -129,7 +129,7 @@ def create_router(
         """
         models, _ = _models(repository)
         reasons = _hindrances(repository, drain)
-        not_ready = "draining" if drain.begun else "not ready"
+        not_ready = "draining" if drain.leaving else "not ready"
         body = Readiness(
             status=not_ready if reasons else "ready",
             reasons=reasons,
@@ -187,7 +187,7 @@ def _hindrances(repository: ModelRepository, drain: Drain) -> list[str]:
     """Why the service is not ready; nothing if it is."""
     _, reasons = _models(repository)
     reasons += [f"model {name} has stopped" for name in repository.stopped]
-    if drain.begun:
+    if drain.leaving:
         reasons.append("the service is shutting down")
     return reasons
 

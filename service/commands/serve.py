@@ -84,7 +84,7 @@ async def _supervise(settings: Settings, listener: socket.socket) -> int:
             path,
             listener,
             workers=settings.workers,
-            shutdown_seconds=settings.shutdown_seconds,
+            shutdown_seconds=settings.leave_seconds + settings.shutdown_seconds,
         )
         return await supervisor.run()
 
@@ -114,6 +114,7 @@ def _serve(
         built.drain,
         listener,
         shutdown_seconds=settings.shutdown_seconds,
+        leave_seconds=settings.leave_seconds,
         on_hangup=built.reloader.request,
         trusted_proxies=trusted_proxies,
         failure=lambda: _lost_models(built),

@@ -29,7 +29,7 @@ _decoder = msgspec.msgpack.Decoder(tuple[Translation, ...])
 
 
 class SharedMemory(Protocol):
-    """What all replicas can read, while it can be reached; see ``RedisServer``."""
+    """Memory that all replicas read and write, while it can be reached; see ``RedisServer``."""
 
     async def put(self, key: str, value: bytes, seconds: int) -> None: ...
 
@@ -37,7 +37,7 @@ class SharedMemory(Protocol):
 
 
 class KeptTranslations:
-    """Those of the ``local`` store, and those that other replicas have put where all can read."""
+    """Translations of the ``local`` store, and those that other replicas have shared."""
 
     def __init__(self, local: TranslationStore, shared: SharedMemory | None = None) -> None:
         self._local = local
@@ -72,7 +72,7 @@ def _key(translation_id: str, scope: str) -> str:
 
 
 def _pack(translations: Sequence[Translation]) -> bytes:
-    """Without confidences, as in ``TranslationStore``."""
+    """Leaves out confidences, as ``TranslationStore`` does."""
     kept = [replace(each, confidences=None) for each in translations]
     return zlib.compress(_encoder.encode(kept), level=1)
 

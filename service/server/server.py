@@ -55,6 +55,7 @@ def serve(
     listener: socket.socket,
     *,
     shutdown_seconds: float,
+    leave_seconds: float = 0.0,
     on_hangup: Callable[[], None],
     trusted_proxies: str = "",
     accepts: int | None = None,
@@ -62,7 +63,8 @@ def serve(
 ) -> int:
     """Answer requests until SIGTERM or SIGINT; returns the exit code.
 
-    ``on_hangup`` is called on the event loop for each SIGHUP. Forwarding headers are read only from
+    After SIGTERM requests are accepted for ``leave_seconds`` more, while probes say that the server
+    ends, then answered for ``shutdown_seconds``. ``on_hangup`` is called on the event loop for each SIGHUP. Forwarding headers are read only from
     ``trusted_proxies``.
     ``accepts`` is the most connections accepted at once, by default all that wait; processes that
     share a listener take fewer, so that each gets its share. ``failure`` is asked each second on
@@ -86,7 +88,7 @@ def serve(
         lifespan="on",
         ws="none",
     )
-    server = _Server(config, drain, shutdown_seconds, on_hangup, failure)
+    server = _Server(config, drain, shutdown_seconds, leave_seconds, on_hangup, failure)
     server.run(sockets=[listener])
     return server.exit_code
 
@@ -136,6 +138,7 @@ class _Server(uvicorn.Server):
         config: uvicorn.Config,
         drain: Drain,
         shutdown_seconds: float,
+        leave_seconds: float,
         on_hangup: Callable[[], None],
         failure: Callable[[], str],
     ) -> None:
@@ -144,6 +147,7 @@ class _Server(uvicorn.Server):
         self.exit_code = _DONE
         self._drain = drain
         self._seconds = shutdown_seconds
+        self._leave_seconds = leave_seconds
         self._on_hangup = on_hangup
         self._stopping: asyncio.Task[None] | None = None
         self._signalled_at = 0.0
@@ -175,7 +179,7 @@ class _Server(uvicorn.Server):
         self._signalled_at = now
         # A shell expects 130 after Ctrl-C; for a supervisor, exit after SIGTERM is a success.
         self.exit_code = _SIGNALLED + number if number == signal.SIGINT else _DONE
-        self._begin_drain()
+        self._begin_drain(0.0 if number == signal.SIGINT else self._leave_seconds)
 
     async def on_tick(self, counter: int) -> bool:
         if counter % _TICKS == 0 and self._stopping is None and (reason := self._failure()):
@@ -184,12 +188,16 @@ class _Server(uvicorn.Server):
             self._begin_drain()
         return await super().on_tick(counter)
 
-    def _begin_drain(self) -> None:
+    def _begin_drain(self, after_seconds: float = 0.0) -> None:
+        self._drain.leave()
+        self._stopping = asyncio.create_task(self._drain_and_stop(after_seconds))
+
+    async def _drain_and_stop(self, after_seconds: float) -> None:
+        if after_seconds:
+            logger.info("leaving")
+            await asyncio.sleep(after_seconds)
         logger.info("draining", extra={"requests": self._drain.running})
         self._drain.begin()
-        self._stopping = asyncio.create_task(self._stop_when_drained())
-
-    async def _stop_when_drained(self) -> None:
         deadline = time.monotonic() + self._seconds
         if not await self._drain.finished(self._seconds):
             logger.error(

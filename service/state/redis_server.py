@@ -25,7 +25,7 @@ _AWAY_SECONDS = 5.0
 
 
 class RedisServer:
-    """May be absent or away; whoever uses it goes on without it then."""
+    """A server that may be absent or away: its users go on without it then."""
 
     def __init__(self, address: SecretStr | None = None) -> None:
         """``address`` begins with ``redis://``, ``rediss://`` or ``unix://``; without one, as with

@@ -16,6 +16,7 @@ from tests.support.programs import ROOT
 
 DOCKERFILES = sorted((ROOT / "docker").glob("*.Dockerfile"))
 COMPOSE, COMPOSE_CPU = ROOT / "docker-compose.yml", ROOT / "docker-compose.cpu.yml"
+COMPOSE_FLEET = ROOT / "docker" / "fleet" / "compose.yml"
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +165,7 @@ def _merge(earlier: Any, later: Any) -> Any:
     return later
 
 
-_VARIABLE = re.compile(r"\$\{(\w+)(?:(:[-+])([^}]*))?\}")
+_VARIABLE = re.compile(r"\$\{(\w+)(?:(:[-+?])([^}]*))?\}")
 
 
 def variables(value: Any) -> set[str]:

@@ -13,15 +13,25 @@ from typing import Any
 import jsonschema
 import pytest
 import yaml
+from pydantic import SecretStr
 
 from service.cli import parser
 from service.settings import PREFIX, Settings
-from tests.docker.support import COMPOSE, COMPOSE_CPU, Dockerfile, compose, filled_in, variables
+from tests.docker.support import (
+    COMPOSE,
+    COMPOSE_CPU,
+    COMPOSE_FLEET,
+    Dockerfile,
+    compose,
+    filled_in,
+    variables,
+)
 from tests.support.programs import ROOT
 
 PROJECT = compose(COMPOSE)
 PROJECT_CPU = compose(COMPOSE, COMPOSE_CPU)
 SERVICES: dict[str, dict[str, Any]] = PROJECT["services"]
+FLEET: dict[str, dict[str, Any]] = compose(COMPOSE, COMPOSE_CPU, COMPOSE_FLEET)["services"]
 WITH_DOCKER = (
     (ROOT / "docs" / "operations.md")
     .read_text(encoding="utf-8")
@@ -48,7 +58,7 @@ def mounts(name: str) -> dict[str, dict[str, Any]]:
     return found
 
 
-@pytest.mark.parametrize("path", [COMPOSE, COMPOSE_CPU], ids=lambda path: path.name)
+@pytest.mark.parametrize("path", [COMPOSE, COMPOSE_CPU, COMPOSE_FLEET], ids=str)
 def test_files_conform_to_the_specification(path: Path) -> None:
     vendored = files("check_jsonschema") / "builtin_schemas" / "vendor" / "compose-spec.json"
     jsonschema.validate(compose(path), json.loads(vendored.read_text(encoding="utf-8")))
@@ -79,10 +89,10 @@ def test_dockerfiles_and_build_arguments_exist(built: dict[str, Any]) -> None:
     assert built["pull_policy"] == "build"
 
 
-@each_service
+@pytest.mark.parametrize("name", FLEET)
 def test_images_are_pinned_and_containers_have_minimal_privileges(name: str) -> None:
-    service = SERVICES[name]
-    assert "build" in service or re.fullmatch(r"[\w./-]+:v?\d+\.\d+\.\d+", service["image"])
+    service = FLEET[name]
+    assert "build" in service or re.fullmatch(r"[\w./-]+:v?\d+\.\d+(\.\d+)?", service["image"])
     assert service["read_only"] is True
     assert service["cap_drop"] == ["ALL"]
     assert service["security_opt"] == ["no-new-privileges:true"]
@@ -208,10 +218,9 @@ def test_prometheus_finds_its_files_and_the_service() -> None:
     directory = ROOT / mounts("prometheus")[str(configuration.parent)]["source"]
     read = yaml.safe_load((directory / configuration.name).read_text(encoding="utf-8"))
     assert all((directory / name).is_file() for name in read["rule_files"])
-    targets = {
-        job["job_name"]: job["static_configs"][0]["targets"] for job in read["scrape_configs"]
-    }
-    assert targets["dragoman"] == [f"service:{published('service')}"]
+    (job,) = (each for each in read["scrape_configs"] if each["job_name"] == "dragoman")
+    port = int(published("service"))
+    assert job["dns_sd_configs"] == [{"names": ["service"], "type": "A", "port": port}]
     assert arguments["--storage.tsdb.path"] in mounts("prometheus")
     assert f"http://127.0.0.1:{published('prometheus')}" in json.dumps(
         SERVICES["prometheus"]["healthcheck"]
@@ -245,6 +254,34 @@ def test_grafana_login_requires_a_configured_password() -> None:
     for name, value in SERVICES["grafana"]["environment"].items():
         assert variables(value) == {"GRAFANA_ADMIN_PASSWORD"}, name
         assert filled_in(value) == ""
+
+
+def test_replicas_of_a_fleet_share_their_state_behind_the_only_public_port() -> None:
+    added = FLEET.keys() - SERVICES.keys()
+    assert added == {"upgrade", "balancer", "database", "valkey"}
+    for name in added | {"service"}:
+        ports = [filled_in(port) for port in FLEET[name].get("ports", [])]
+        assert ports == (["127.0.0.1:8000:8000"] if name == "balancer" else [])
+        for mount in FLEET[name].get("volumes", []):
+            if isinstance(mount, str) and mount.startswith("."):
+                assert (ROOT / mount.partition(":")[0]).exists() and mount.endswith(":ro")
+    named = {
+        name: filled_in(value)
+        for name, value in FLEET["service"]["environment"].items()
+        if value is not None
+    }
+    settings = Settings.from_environment(named)
+    assert isinstance(settings.state, SecretStr)
+    assert settings.state.get_secret_value().endswith("@database/dragoman")
+    assert settings.redis is not None and "valkey" in settings.redis.get_secret_value()
+    state = f"{PREFIX}STATE"
+    assert FLEET["upgrade"]["environment"][state] == FLEET["service"]["environment"][state]
+    assert parser().parse_args(FLEET["upgrade"]["command"])
+    assert "fleet" in filled_in(FLEET["service"]["build"]["args"]["EXTRA"]).split(",")
+    grace = int(filled_in(FLEET["service"]["stop_grace_period"]).removesuffix("s"))
+    assert grace > settings.leave_seconds + settings.shutdown_seconds
+    balancer = (ROOT / "docker/fleet/haproxy.cfg").read_text(encoding="utf-8")
+    assert f" service:{settings.port} " in balancer and "uri /readyz" in balancer
 
 
 def grafana_settings() -> configparser.ConfigParser:

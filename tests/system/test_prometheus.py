@@ -137,6 +137,7 @@ def configuration(*targets: str) -> str:
         config["global"][interval] = f"{SCRAPE_SECONDS}s"
     config["rule_files"] = [str(PROMETHEUS / name) for name in config["rule_files"]]
     jobs = {job["job_name"]: job for job in config["scrape_configs"]}
+    del jobs["dragoman"]["dns_sd_configs"]
     jobs["dragoman"]["static_configs"] = [{"targets": list(targets)}]
     return yaml.safe_dump(config)
 

@@ -50,7 +50,7 @@ async def test_large_ones_and_those_that_cannot_be_read_are_unknown_to_others(
     large = await one.put([make()])
     assert await one.get(large) == (make(),)
     monkeypatch.undo()
-    # As another version of the service may write it.
+    # Another version of the service may write this.
     monkeypatch.setattr(kept_translations, "_pack", lambda _: zlib.compress(b"\x91\x01"))
     for unknown in (large, await one.put([make()])):
         with pytest.raises(UnknownTranslation):
