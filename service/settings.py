@@ -256,8 +256,8 @@ class Settings(BaseModel):
     leave_seconds: int = Field(
         default=0,
         ge=0,
-        description="how long a server accepts requests after SIGTERM, while `/readyz` says that it "
-        "stops; with a balancer, longer than that takes to notice",
+        description="how long a server accepts requests after SIGTERM, while /readyz says that "
+        "it stops; with a balancer, longer than that takes to notice",
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="least severe line that is logged"

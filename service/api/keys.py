@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Annotated, Literal
@@ -18,7 +18,7 @@ from service.api.fields.schemas import Answer, answer_of, answer_or
 from service.api.responses import Json, refusals
 from service.observability.logging import audit
 from service.state.keys import KEY_NAME, LARGEST_LIMIT, ApiKey, KeyStore, Limits
-from service.state.usage import Amount, UsageLedger, month_of
+from service.state.usage import UsageLedger, month_of
 from service.translation.decoding import WHOLE
 
 _LONGEST_TIME = 40
@@ -80,13 +80,17 @@ class RotationParameters(BaseModel):
     expires: _Time | None = Field(None, description="When the other key stops working.")
 
 
-class MonthParameters(BaseModel):
+class PeriodParameters(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     month: str | None = Field(
         None, max_length=7, pattern=r"^\d{4}-\d{2}$", description="In UTC; left out, this one."
     )
     format: Literal["json", "csv"] = "json"
+
+    @property
+    def chosen(self) -> str:
+        return self.month or month_of(datetime.now(UTC))
 
 
 class SecretAnswer(Answer):
@@ -121,6 +125,15 @@ class CallerUsage(Answer):
 class MonthAnswer(Answer):
     month: str = Field(examples=["2026-11"])
     usage: list[CallerUsage]
+
+
+class DayUsage(CallerUsage):
+    day: str = Field(examples=["2026-11-28"])
+
+
+class DaysAnswer(Answer):
+    month: str = Field(examples=["2026-11"])
+    usage: list[DayUsage]
 
 
 def create_router(
@@ -197,16 +210,17 @@ def create_router(
         "/usage",
         summary="Usage of all keys in a month",
         responses={200: answer_or(MonthAnswer, _CSV), **_refused(400)},
-        openapi_extra={"parameters": schemas.query(MonthParameters)},
+        openapi_extra={"parameters": schemas.query(PeriodParameters)},
     )
     async def usage_in_month(request: Request) -> Response:
         """Usage that is a second old or older."""
         await authorize(request)
-        wanted = (await read_fields(request)).parse(MonthParameters)
-        month = wanted.month or month_of(datetime.now(UTC))
+        wanted = (await read_fields(request)).parse(PeriodParameters)
+        month = wanted.chosen
         used = await usage.written_in(month)
         if wanted.format == "csv":
-            return Response(_csv(month, used), media_type="text/csv")
+            rows = [(month, name, a.characters, a.documents) for name, a in used.items()]
+            return _csv("month", rows)
         return Json(
             MonthAnswer(
                 month=month,
@@ -216,6 +230,26 @@ def create_router(
                 ],
             )
         )
+
+    @router.get(
+        "/usage/days",
+        summary="Usage of all keys in a month, by day",
+        responses={200: answer_or(DaysAnswer, _CSV), **_refused(400)},
+        openapi_extra={"parameters": schemas.query(PeriodParameters)},
+    )
+    async def usage_by_day(request: Request) -> Response:
+        """Days are in UTC. Those more than 400 days ago are not kept."""
+        await authorize(request)
+        wanted = (await read_fields(request)).parse(PeriodParameters)
+        used = await usage.by_day(wanted.chosen)
+        rows = [(day, name, a.characters, a.documents) for (name, day), a in used.items()]
+        if wanted.format == "csv":
+            return _csv("day", rows)
+        days = [
+            DayUsage(day=day, name=name, characters=characters, documents=documents)
+            for day, name, characters, documents in rows
+        ]
+        return Json(DaysAnswer(month=wanted.chosen, usage=days))
 
     return router
 
@@ -239,9 +273,9 @@ def _answer(key: ApiKey) -> KeyAnswer:
     )
 
 
-def _csv(month: str, used: dict[str, Amount]) -> str:
+def _csv(period: str, rows: Iterable[tuple[str, str, int, int]]) -> Response:
     text = io.StringIO()
-    rows = csv.writer(text)
-    rows.writerow(("month", "name", "characters", "documents"))
-    rows.writerows((month, name, a.characters, a.documents) for name, a in used.items())
-    return text.getvalue()
+    writer = csv.writer(text)
+    writer.writerow((period, "name", "characters", "documents"))
+    writer.writerows(rows)
+    return Response(text.getvalue(), media_type="text/csv")

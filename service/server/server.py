@@ -64,8 +64,8 @@ def serve(
     """Answer requests until SIGTERM or SIGINT; returns the exit code.
 
     After SIGTERM requests are accepted for ``leave_seconds`` more, while probes say that the server
-    ends, then answered for ``shutdown_seconds``. ``on_hangup`` is called on the event loop for each SIGHUP. Forwarding headers are read only from
-    ``trusted_proxies``.
+    ends, then answered for ``shutdown_seconds``. ``on_hangup`` is called on the event loop for each
+    SIGHUP. Forwarding headers are read only from ``trusted_proxies``.
     ``accepts`` is the most connections accepted at once, by default all that wait; processes that
     share a listener take fewer, so that each gets its share. ``failure`` is asked each second on
     the event loop; after a reason that it returns, the server drains, and the code is ``FAILED``.

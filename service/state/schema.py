@@ -52,6 +52,15 @@ USAGE = Table(
     Column("documents", BigInteger, nullable=False),
 )
 
+USAGE_BY_DAY = Table(
+    "usage_by_day",
+    METADATA,
+    Column("caller", Text, primary_key=True),
+    Column("day", Text, primary_key=True),
+    Column("characters", BigInteger, nullable=False),
+    Column("documents", BigInteger, nullable=False),
+)
+
 SETTLEMENTS = Table(
     "settlements",
     METADATA,

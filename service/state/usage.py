@@ -20,11 +20,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
-from sqlalchemy import Connection, and_, delete, or_, select
+from sqlalchemy import Connection, Table, and_, delete, or_, select
 
 from service.state.database import Database
 from service.state.errors import QuotaExceeded, StateFailed
-from service.state.schema import SETTLEMENTS, USAGE, upsert
+from service.state.schema import SETTLEMENTS, USAGE, USAGE_BY_DAY, upsert
 
 logger = logging.getLogger(__name__)
 
@@ -35,11 +35,12 @@ _WATCHED_SECONDS = 10.0
 """How long after its last request the total of a caller with a quota is read in each flush."""
 _REMEMBERED = timedelta(days=1)
 """Age at which the number of a process that has ended is removed."""
+_DAYS_KEPT = timedelta(days=400)
 _ANONYMOUS = ""
 """The name under which all callers without a key are counted together."""
 
 Account = tuple[str, str]
-"""A caller and a month, such as 2026-11."""
+"""A caller and a month, such as 2026-11, or a day."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,6 +216,17 @@ class UsageLedger:
         rows = await self._database.read(lambda connection: connection.execute(its).all())
         return {row.caller: Amount(row.characters, row.documents) for row in rows}
 
+    async def by_day(self, month: str) -> dict[Account, Amount]:
+        """Written usage by caller and day of a month, such as 2026-11-28, sorted by day.
+
+        Usage counts for the day on which it was written, about a second later.
+        """
+        columns = USAGE_BY_DAY.c
+        its = select(USAGE_BY_DAY).where(columns.day.startswith(f"{month}-"))
+        its = its.order_by(columns.day, columns.caller)
+        rows = await self._database.read(lambda connection: connection.execute(its).all())
+        return {(row.caller, row.day): Amount(row.characters, row.documents) for row in rows}
+
     async def flush(self) -> None:
         """Write pending usage; raises ``StateFailed`` and then keeps it for the next flush."""
         async with self._exchanging:
@@ -245,7 +257,9 @@ class UsageLedger:
             if self._number == 1:
                 old = (written - _REMEMBERED).isoformat()
                 connection.execute(delete(SETTLEMENTS).where(SETTLEMENTS.c.written < old))
-            add_usage(connection, self._batch)
+                first = day_of(written - _DAYS_KEPT)
+                connection.execute(delete(USAGE_BY_DAY).where(USAGE_BY_DAY.c.day < first))
+            add_usage(connection, self._batch, day_of(written))
         return _read(connection, {*self._batch, *watched})
 
     def _is_settled(self, connection: Connection) -> bool:
@@ -305,18 +319,32 @@ class UsageLedger:
         return True
 
 
-def add_usage(connection: Connection, amounts: Mapping[Account, Amount]) -> None:
-    """Add to the written usage of several accounts."""
+def add_usage(
+    connection: Connection, amounts: Mapping[Account, Amount], day: str | None = None
+) -> None:
+    """Add to the written usage of several accounts, on a day, by default today."""
+    day = day or day_of(datetime.now(UTC))
+    by_day: dict[Account, Amount] = {}
+    for (caller, _), amount in amounts.items():
+        by_day[caller, day] = by_day.get((caller, day), _NOTHING) + amount
+    _add(connection, USAGE, "month", amounts)
+    _add(connection, USAGE_BY_DAY, "day", by_day)
+
+
+def _add(
+    connection: Connection, table: Table, period: str, amounts: Mapping[Account, Amount]
+) -> None:
     # All processes lock rows in the same order, so that none waits for another in a circle.
     rows = [
-        {"caller": caller, "month": month, "characters": a.characters, "documents": a.documents}
-        for (caller, month), a in sorted(amounts.items())
+        {"caller": caller, period: when, "characters": a.characters, "documents": a.documents}
+        for (caller, when), a in sorted(amounts.items())
     ]
-    columns = USAGE.c
-    added = upsert(connection, USAGE)
+    columns = table.c
+    added = upsert(connection, table)
     sums = {name: columns[name] + added.excluded[name] for name in ("characters", "documents")}
     connection.execute(
-        added.on_conflict_do_update(index_elements=[columns.caller, columns.month], set_=sums), rows
+        added.on_conflict_do_update(index_elements=[columns.caller, columns[period]], set_=sums),
+        rows,
     )
 
 
@@ -337,6 +365,11 @@ def _read(connection: Connection, accounts: Iterable[Account]) -> dict[Account, 
 def month_of(now: datetime) -> str:
     """The month of a time, as usage is kept by it."""
     return f"{now.year:04}-{now.month:02}"
+
+
+def day_of(now: datetime) -> str:
+    """The day of a time, as usage is kept by it."""
+    return now.date().isoformat()
 
 
 def _bounds(now: datetime) -> tuple[datetime, datetime]:

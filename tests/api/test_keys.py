@@ -64,8 +64,13 @@ async def test_usage_of_a_month_is_listed_and_exported(settings: Settings) -> No
         assert got == {"month": month, "usage": [used]}
         exported = await client.get("/admin/usage?format=csv", headers=ADMIN)
         assert exported.text.splitlines()[1] == f"{month},weblate,{used['characters']},0"
-        empty = await client.get("/admin/usage?month=2020-01", headers=ADMIN)
-        assert empty.json()["usage"] == []
+        (day,) = (await client.get("/admin/usage/days", headers=ADMIN)).json()["usage"]
+        assert day == {**used, "day": f"{datetime.now(UTC):%Y-%m-%d}"}
+        exported = await client.get("/admin/usage/days?format=csv", headers=ADMIN)
+        assert exported.text.splitlines()[1].startswith(f"{day['day']},weblate,")
+        for path in ("/admin/usage", "/admin/usage/days"):
+            empty = await client.get(f"{path}?month=2020-01", headers=ADMIN)
+            assert empty.json()["usage"] == []
 
 
 @pytest.mark.parametrize(

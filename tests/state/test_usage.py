@@ -283,3 +283,29 @@ async def test_a_booking_is_written_with_its_transaction_and_taken_back_with_ano
     await database.write(lambda c: add_usage(c, {booking.account: Amount() - booking.amount}))
     await ledger.flush()
     await charge(ledger, "ann", 100, quota=100)
+
+
+async def test_usage_by_day_adds_up_to_that_of_the_month_and_old_days_go(
+    database: Database,
+) -> None:
+    clock = Clock()
+    ledger = UsageLedger(database, clock.now)
+    for characters in (3, 4):
+        await charge(ledger, "ann", characters)
+        await charge(ledger, None, 1)
+        await ledger.flush()
+    clock.seconds += 24 * 3600
+    await charge(ledger, "ann", 10, documents=1)
+    await ledger.flush()
+    assert await ledger.by_day("2026-11") == {
+        ("", "2026-11-15"): Amount(2),
+        ("ann", "2026-11-15"): Amount(7),
+        ("ann", "2026-11-16"): Amount(10, 1),
+    }
+    assert (await ledger.written_in("2026-11"))["ann"] == Amount(17, 1)
+    clock.seconds += 400 * 24 * 3600
+    # A ledger that begins removes what is too old.
+    later = UsageLedger(database, clock.now)
+    await charge(later, "bob", 1)
+    await later.flush()
+    assert await ledger.by_day("2026-11") == {("ann", "2026-11-16"): Amount(10, 1)}

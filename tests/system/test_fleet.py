@@ -135,7 +135,7 @@ def test_deepls_client_and_maps_meet_one_service(address: str, tmp_path: Path) -
 
 
 class Load:
-    """Clients that translate until told to end, each on a connection of its own."""
+    """Clients that translate until the context ends, each over a connection of its own."""
 
     def __init__(self, address: str, clients: int = 16) -> None:
         self._address = address
