@@ -39,8 +39,9 @@ CHAT = _corpus("bcontrast/train", "CC BY-SA 4.0", "dialogue")
 WRITTEN = _corpus(
     "written/train", "CC0-1.0", "written for users", repeat=5, documents=True, hold_out=25
 )
-LETTERS = _corpus("letters/train", "CC0-1.0", "letters", repeat=20, hold_out=25)
-"""Comes with the project: short forms of letters and mails, which other corpora lack."""
+LETTERS = _corpus("letters/train", "CC0-1.0", "letters", repeat=10, hold_out=25)
+FORMS = _corpus("letters/forms", "CC0-1.0", "letters", repeat=40)
+"""Salutations, closings and the like, which other corpora lack; both come with the project."""
 LEXICON = _corpus(
     "lexicon/train",
     "GPL-2+, Unicode v3, ODbL-1.0, LGPL-2.1+, MIT, ISC",
@@ -329,7 +330,8 @@ def general_de_en_refined() -> Recipe:
         data=replace(
             grown.data,
             train=(
-                LETTERS,
+                replace(LETTERS, repeat=20),
+                replace(FORMS, repeat=20),
                 *(
                     replace(
                         corpus,
@@ -348,6 +350,32 @@ def general_de_en_refined() -> Recipe:
         ),
         budget=replace(grown.budget, steps=240, validate_every=120, save_every=20),
         effort="25 minutes of two cores, after the run general-de-en-grown-fine-tuned",
+    )
+
+
+def general_de_en_letters() -> Recipe:
+    """The last steps, in which short forms of letters are seen often enough to be kept."""
+    refined = general_de_en_refined()
+    most = {TATOEBA.name: 15_000, CAPTIONS.name: 5_000}
+    return replace(
+        refined,
+        name="general-de-en-letters",
+        initial=refined.name,
+        data=replace(
+            refined.data,
+            train=(
+                LETTERS,
+                FORMS,
+                *(
+                    replace(corpus, repeat=1, most=most.get(corpus.name, 4_000))
+                    for corpus in refined.data.train
+                    if corpus.domain != LETTERS.domain
+                ),
+            ),
+        ),
+        optimisation=replace(refined.optimisation, decay=90),
+        budget=replace(refined.budget, steps=100, validate_every=100),
+        effort="12 minutes of two cores, after the run general-de-en-refined",
     )
 
 
