@@ -313,6 +313,9 @@ class Optimisation:
     steps the share is smaller, so that the weights of the beginning are forgotten."""
     r_drop: Weight = 0.0
     """Weight alpha of R-Drop (Liang et al., 2021), a penalty on differing dropout passes."""
+    split_pieces: Rate = 0.0
+    """Share of the pieces that are read as two pieces, others in every epoch; see
+    ``training.data.splitting``. The budget of a batch does not count the additional ones."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     """``auto``: the faster one where the run begins, by timing on a CPU. The run keeps it."""
 

@@ -146,6 +146,14 @@ class Tokenizer:
         """The piece of each token id, for display; ``▁`` stands for a blank."""
         return tuple(self._processor.id_to_piece(list(ids)))
 
+    def ordinary_pieces(self) -> tuple[str, ...]:
+        """The piece of each token id, as it spells text; empty for special tokens and bytes."""
+        has = self._processor
+        return tuple(
+            "" if has.is_control(n) or has.is_unknown(n) or has.is_byte(n) else has.id_to_piece(n)
+            for n in range(self.vocabulary_size)
+        )
+
     def id_of(self, piece: str) -> int:
         """The token id of a piece; raises ``ValueError`` if the vocabulary has no such piece."""
         found = int(self._processor.piece_to_id(piece))

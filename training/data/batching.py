@@ -98,7 +98,7 @@ class BatchLoader:
         self.length_multiple = length_multiple
         self.longest = longest
         self._budget = tokens_per_batch
-        self._seed = seed
+        self.seed = seed
         self._blocks = max(1, -(-len(shards) // BLOCK))
         self._planned: tuple[int, int] | None = None
         """Epoch and block of ``_batches``."""
@@ -121,7 +121,7 @@ class BatchLoader:
         return planned
 
     def _shuffled(self, epoch: int, block: int) -> list[Planned]:
-        rng = np.random.default_rng((self._seed, epoch, block))
+        rng = np.random.default_rng((self.seed, epoch, block))
         order = rng.permutation(self._pairs_of(epoch, block))
         source, target = (
             each.offsets[order + 1] - each.offsets[order]
@@ -140,7 +140,7 @@ class BatchLoader:
         pairs = len(self.shards)
         if self._blocks == 1:
             return np.arange(pairs)
-        rng = np.random.default_rng((self._seed, epoch))
+        rng = np.random.default_rng((self.seed, epoch))
         chunks = rng.permutation(-(-pairs // CHUNK))[block :: self._blocks]
         indices = (chunks[:, None] * CHUNK + np.arange(CHUNK)).ravel()
         return indices[indices < pairs]
@@ -222,6 +222,24 @@ def collate(
     positions_N[: len(real)] = real
     targets_N[: len(real)] = flat[real]
     return Batch(*map(torch.from_numpy, (source_BS, input_BT, output_BT, positions_N, targets_N)))
+
+
+def room_of(
+    shards: Shards, indices: Indices, length_multiple: int, longest: int | None
+) -> tuple[int, int]:
+    """Greatest lengths that rows of each side may grow to, without ``bos`` or ``eos``.
+
+    With buckets, the shape stays as it is; otherwise only ``longest`` bounds it.
+    """
+    if length_multiple == 1:
+        most = (1 << 30 if longest is None else longest) - 1
+        return most, most
+    shape = _Shape(len(indices), length_multiple, longest)
+    source, target = (
+        int((side.offsets[indices + 1] - side.offsets[indices]).max(initial=0))
+        for side in (shards.source, shards.target)
+    )
+    return shape.columns(source + 1) - 1, shape.columns(target + 1) - 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,9 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from training.data.batching import Batch, BatchLoader, Cursor, Indices, Planned, collate
+from training.data.batching import Batch, BatchLoader, Cursor, Indices, Planned, collate, room_of
 from training.data.shards import Shards
+from training.data.splitting import Splitter
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,7 @@ class Division:
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """Amount of text in a step, without padding."""
+    """Amount of text in a step, without padding, before pieces are split."""
 
     source_tokens: int = 0
     target_tokens: int = 0
@@ -95,7 +96,9 @@ class PortionLoader:
         rank: int = 0,
         world: int = 1,
         later: tuple[int, int] | None = None,
+        splitter: Splitter | None = None,
     ) -> None:
+        self.splitter = splitter
         self.steps = 0
         """Number of steps before the next one."""
         self._loader = loader
@@ -118,23 +121,30 @@ class PortionLoader:
         if self._later is not None and self.steps >= self._later[0]:
             count = self._later[1]
         self.steps += 1
-        planned = [self._loader.plan() for _ in range(count)]
-        amount = sum((Amount.of(self._loader.shards, p.indices) for p in planned), Amount())
+        planned = [(self.cursor, self._loader.plan()) for _ in range(count)]
+        amount = sum((Amount.of(self._loader.shards, p.indices) for _, p in planned), Amount())
         division = Division(count, self._world)
         group, member = divmod(self._rank, division.members)
         own = tuple(
-            self._part(each, member, division.members) for each in planned[group :: division.groups]
+            self._part(*each, member, division.members)
+            for each in planned[group :: division.groups]
         )
         return Portion(own, amount, begin, self.cursor)
 
-    def _part(self, planned: Planned, member: int, members: int) -> Batch:
-        rows = -(-planned.rows // members)
-        indices = planned.indices[member::members]
+    def _part(self, place: Cursor, planned: Planned, member: int, members: int) -> Batch:
+        loader = self._loader
+        shards, indices = loader.shards, planned.indices
+        if self.splitter is not None:
+            most = room_of(shards, indices, loader.length_multiple, loader.longest)
+            seed = (loader.seed, place.epoch, place.block, place.batch)
+            # All members split the whole batch alike.
+            shards = self.splitter.split(shards, indices, most, seed)
+            indices = np.arange(len(indices))
         return collate(
-            self._loader.shards,
-            np.ascontiguousarray(indices),
-            self._loader.special,
-            rows=rows,
-            length_multiple=self._loader.length_multiple,
-            longest=self._loader.longest,
+            shards,
+            np.ascontiguousarray(indices[member::members]),
+            loader.special,
+            rows=-(-planned.rows // members),
+            length_multiple=loader.length_multiple,
+            longest=loader.longest,
         )

@@ -20,6 +20,7 @@ import torch
 from tqdm import tqdm
 
 from models.bundle.manifest import SpecialIds
+from models.bundle.tokenizer import Tokenizers
 from models.transformer.transformer import Transformer, build
 from training import checkpoint
 from training import device as devices
@@ -27,6 +28,7 @@ from training.data.batching import BatchLoader, Cursor
 from training.data.portions import Division, PortionLoader
 from training.data.prefetch import Prefetcher
 from training.data.shards import Shards
+from training.data.splitting import Splitter
 from training.initial.start import start_from
 from training.loop.distributed import World
 from training.loop.event_log import RunLog, SilentLog
@@ -109,6 +111,7 @@ class Trainer:
             self.world.rank,
             self.world.size,
             later=None if in_decay is None else (stable_steps(recipe), in_decay),
+            splitter=_splitter_of(recipe, self.tokenizers),
         )
         self.cursor = Cursor()
         """Position in the data of the next step; the loader itself may be ahead."""
@@ -377,6 +380,11 @@ class Trainer:
     def _draw_apart(self, step: int) -> None:
         """Random numbers that no other process draws, nor this one at another step."""
         torch.manual_seed(hash((self.recipe.seed, self.world.rank, step)))
+
+
+def _splitter_of(recipe: Recipe, tokenizers: Tokenizers) -> Splitter | None:
+    rate = recipe.optimisation.split_pieces
+    return Splitter(tokenizers, rate) if rate else None
 
 
 def _require_prepared_for(recipe: Recipe, run: RunDirectory) -> None:

@@ -117,6 +117,12 @@ def test_gradients_are_clipped_and_reported_as_they_were(
     assert gradient_norm(trainer) == pytest.approx(min(clip_norm, reported), rel=1e-3)
 
 
+def test_pieces_are_split_only_where_the_recipe_says_so(tiny_run: RunDirectory) -> None:
+    for rate, splits in ((0.0, False), (0.1, True)):
+        trainer = Trainer(with_optimisation(tiny_recipe(), split_pieces=rate), tiny_run, CPU)
+        assert (trainer.loader.splitter is not None) == splits
+
+
 def test_training_learns(run: RunDirectory) -> None:
     recipe = with_budget(tiny_recipe(), steps=60, validate_every=30, keep_checkpoints=2)
     Trainer(with_optimisation(recipe, label_smoothing=0.0), run, CPU).train()
