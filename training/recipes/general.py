@@ -40,7 +40,7 @@ WRITTEN = _corpus(
     "written/train", "CC0-1.0", "written for users", repeat=5, documents=True, hold_out=25
 )
 LETTERS = _corpus("letters/train", "CC0-1.0", "letters", repeat=10, hold_out=25)
-FORMS = _corpus("letters/forms", "CC0-1.0", "letters", repeat=40)
+FORMS = _corpus("letters/forms", "CC0-1.0", "letters", repeat=100)
 """Salutations, closings and the like, which other corpora lack; both come with the project."""
 LEXICON = _corpus(
     "lexicon/train",
@@ -373,9 +373,9 @@ def general_de_en_letters() -> Recipe:
                 ),
             ),
         ),
-        optimisation=replace(refined.optimisation, decay=90),
-        budget=replace(refined.budget, steps=100, validate_every=100),
-        effort="12 minutes of two cores, after the run general-de-en-refined",
+        optimisation=replace(refined.optimisation, peak_learning_rate=4e-4, decay=150),
+        budget=replace(refined.budget, steps=160, validate_every=160),
+        effort="20 minutes of two cores, after the run general-de-en-refined",
     )
 
 

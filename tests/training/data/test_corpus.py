@@ -150,12 +150,12 @@ def test_corpus_name_seeds_the_generator(generator: Generator) -> None:
 
 
 def test_own_corpora_are_found_beside_those_of_the_data_directory(tmp_path: Path) -> None:
-    own = Corpus(name="letters/train")
+    own = Corpus(name="letters/forms")
     pairs = list(read_pairs(own, "de", "en", tmp_path))
     assert Pair("Mit freundlichen Grüßen", "Kind regards") in pairs
     assert all(pair.is_full for pair in pairs)
     assert len(set(pairs)) == len(pairs)
     (tmp_path / "letters").mkdir()
     for language in ("de", "en"):
-        (tmp_path / f"letters/train.{language}").write_text("a\n")
+        (tmp_path / f"letters/forms.{language}").write_text("a\n")
     assert list(read_pairs(own, "de", "en", tmp_path)) == [Pair("a", "a")]
