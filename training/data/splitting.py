@@ -41,7 +41,7 @@ class Splitter:
 
 
 class _Splits:
-    """For each piece of a vocabulary, the pairs of pieces that spell it."""
+    """Pairs of pieces that spell each piece of a vocabulary."""
 
     def __init__(self, pieces: Sequence[str]) -> None:
         """Pieces that are empty are neither split nor parts of others."""
