@@ -11,6 +11,7 @@ def main() -> int:
     if sys.argv[1:2] == ["serve"]:
         # Imports take seconds. Nothing has to be closed, and code that is being imported could
         # catch an exception.
+        signal.signal(signal.SIGINT, lambda *_: os._exit(128 + signal.SIGINT))
         signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
     # OpenBLAS reads this when NumPy is first imported; OPENBLAS_NUM_THREADS has precedence. Its
     # threads wait for each other in busy loops: beside other programs, a product of small matrices

@@ -243,15 +243,19 @@ def test_server_prints_its_address_and_stops_without_errors(
     assert b"uvicorn" not in err
 
 
-def test_sigterm_during_the_imports_of_serve_exits_with_0(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+def test_signal_during_the_imports_of_serve_ends_it_without_a_word(
+    tmp_path: Path, sent: signal.Signals, code: int
+) -> None:
     with start("-m", "service", "serve", "--bundles", str(tmp_path), "--port", "0") as server:
         status = Path(f"/proc/{server.pid}/status")
+        # Python catches SIGINT from the beginning.
         while not caught(status.read_text(), signal.SIGTERM):
             assert server.poll() is None
             time.sleep(0.001)
-        server.send_signal(signal.SIGTERM)
+        server.send_signal(sent)
         _, err = server.communicate(timeout=20)
-    assert (server.returncode, err) == (0, b"")
+    assert (server.returncode, err) == (code, b"")
 
 
 def caught(status: str, number: signal.Signals) -> bool:

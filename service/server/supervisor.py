@@ -62,6 +62,7 @@ class Supervisor:
         self._stop = asyncio.Event()
         self._signalled_at = 0.0
         self._exit_code = _DONE
+        self._stopped_by = signal.SIGTERM
 
     async def run(self) -> int:
         """Keep all processes running until a signal; returns the exit code.
@@ -80,7 +81,9 @@ class Supervisor:
             watching.cancel()
             # The workers still accept. The last one to close it refuses further connections.
             self._listener.close()
-            await self._owner.stop(self._seconds)
+            # An owner that does not listen has no handler of SIGINT yet.
+            number = self._stopped_by if self._path.exists() else signal.SIGTERM
+            await self._owner.stop(self._seconds, number)
             for worker in self._workers:
                 group.create_task(worker.stop(self._seconds))
         return self._exit_code
@@ -141,7 +144,7 @@ class Supervisor:
                     child.send(signal.SIGKILL)
                 self._exit_code = _SIGNALLED + number
             return
-        self._signalled_at = now
+        self._signalled_at, self._stopped_by = now, number
         # A shell expects 130 after Ctrl-C; for a supervisor, exit after SIGTERM is a success.
         self._exit_code = _SIGNALLED + number if number == signal.SIGINT else _DONE
         self._stop.set()
@@ -179,11 +182,11 @@ class _Child:
         if self._process is not None and self._process.returncode is None:
             self._process.send_signal(number)
 
-    async def stop(self, seconds: float) -> None:
-        """Terminate the process, and kill it when it takes much longer than ``seconds``."""
+    async def stop(self, seconds: float, number: signal.Signals = signal.SIGTERM) -> None:
+        """Signal the process, and kill it when it takes much longer than ``seconds``."""
         if self._process is None:
             return
-        self.send(signal.SIGTERM)
+        self.send(number)
         try:
             await asyncio.wait_for(self._process.wait(), seconds + _KILL_SECONDS)
         except TimeoutError:
