@@ -187,11 +187,15 @@ def test_all_other_recipes_can_be_trained(
         if name not in WHOLE and kind not in tried:
             tried.add(kind)
             others[name] = make()
-    # A run with ``initial`` starts from another run's weights.
-    for name in sorted(others, key=lambda name: others[name].initial is not None):
+    for name in sorted(others, key=lambda name: _runs_before(others[name])):
         wanted = [corpus for corpus in others[name].data.train if corpus.translated]
         for command in (*(["translate"] if wanted else []), "prepare", "train", "average"):
             assert reduced(places, command, name) == 0, capsys.readouterr().err
+
+
+def _runs_before(recipe: Recipe) -> int:
+    """Number of runs whose weights a recipe starts from, one after the other."""
+    return 0 if recipe.initial is None else 1 + _runs_before(recipe_named(recipe.initial))
 
 
 def _kind(name: str) -> str:

@@ -213,4 +213,5 @@ await said(
 );
 await said('DELETE /admin/keys/{name}', client.DELETE('/admin/keys/{name}', weblate));
 await said('GET /admin/usage', client.GET('/admin/usage'));
+await said('GET /admin/usage/days', client.GET('/admin/usage/days'));
 console.log(JSON.stringify(statuses));
