@@ -56,15 +56,18 @@ async def test_chinese_is_a_target_under_its_code_and_with_its_script(
 
 
 async def test_languages_of_other_resources_have_no_features_or_there_are_none(
-    client: httpx.AsyncClient, settings: Settings
+    settings: Settings,
 ) -> None:
-    for resource in ("glossary", "translation_memory"):
-        listed = await answered(client.get(PATH, params={"resource": resource}))
-        assert {each["lang"]: each["features"] for each in listed} == {"en": {}, "fr": {}, "de": {}}
-    for resource in ("write", "voice", "style_rules"):
-        assert await answered(client.get(PATH, params={"resource": resource})) == []
     asked = {"resource": "translate_document", "include": "beta"}
-    assert await answered(client.get(PATH, params=asked))
+    async with connected(settings) as client:
+        for resource in ("glossary", "translation_memory"):
+            listed = await answered(client.get(PATH, params={"resource": resource}))
+            found = {each["lang"]: each["features"] for each in listed}
+            assert found == {"en": {}, "fr": {}, "de": {}}
+        for resource in ("write", "voice", "style_rules"):
+            assert await answered(client.get(PATH, params={"resource": resource})) == []
+        assert await answered(client.get(PATH, params=asked))
+    # Workers keep their connections to a service that still runs.
     async with connected(settings, documents=False) as without:
         assert await answered(without.get(PATH, params=asked)) == []
 
