@@ -385,13 +385,15 @@ def described(bundle: Bundle) -> str:
         ensure_ascii=False,
     )
     parent = bundle.path.parent
-    place = "" if str(parent) == "bundles" else f"DRAGOMAN_BUNDLES={shlex.quote(str(parent))} "
+    elsewhere = "" if str(parent) == "bundles" else shlex.quote(str(parent))
+    place = f"DRAGOMAN_BUNDLES={elsewhere} " if elsewhere else ""
+    scored = f"{manifest.name} --record" + (f" --bundles {elsewhere}" if elsewhere else "")
     return (
         f"published {bundle.path}: {megabytes:.1f} MB, {', '.join(manifest.precisions)}\n"
         f"{place}make serve, then\n"
         "curl localhost:8000/translate -H 'Content-Type: application/json' "
         f"-d {shlex.quote(body)}\n"
-        f"{place}make bench-quality ARGS='{manifest.name} --record' writes scores into its card"
+        f"make bench-quality ARGS={shlex.quote(scored)} writes scores into its card"
     )
 
 
