@@ -81,6 +81,6 @@ def _unpack(packed: bytes) -> tuple[Translation, ...] | None:
     try:
         return _decoder.decode(zlib.decompress(packed))
     except msgspec.DecodeError as error:
-        # Of a replica with another version of the service, during an update.
+        # During an update, a replica with another version of the service may have written it.
         logger.info("a kept translation of another replica cannot be read: %s", error)
         return None

@@ -5,14 +5,15 @@ from __future__ import annotations
 import logging
 import math
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
 
 from pydantic import SecretStr
 
 from service.state.errors import StateUnavailable
 
 if TYPE_CHECKING:
-    from redis.asyncio import ConnectionPool
+    from redis.asyncio import ConnectionPool, Redis
 
 logger = logging.getLogger(__name__)
 
@@ -50,29 +51,30 @@ class RedisServer:
 
     async def put(self, key: str, value: bytes, seconds: int) -> None:
         """Keep a value at most so long; it may be lost before."""
-        if (pool := self.pool) is None:
-            return
-        from redis.asyncio import Redis
-        from redis.exceptions import RedisError
-
-        try:
-            await Redis(connection_pool=pool).set(key, value, ex=seconds)
-        except RedisError as error:
-            self.note_failure("other replicas do not find what this one keeps", error)
+        await self._ask(
+            lambda redis: redis.set(key, value, ex=seconds),
+            "other replicas do not find what this one keeps",
+        )
 
     async def get(self, key: str) -> bytes | None:
         """The value that any replica has put there; ``None`` if there is none, or no server."""
+        value: bytes | None = await self._ask(
+            lambda redis: redis.get(key), "this replica does not find what others keep"
+        )
+        return value
+
+    async def _ask(self, work: Callable[[Redis], Awaitable[Any]], consequence: str) -> Any:
+        """The server's answer; ``None`` without a server, and after a failure, which is logged."""
         if (pool := self.pool) is None:
             return None
         from redis.asyncio import Redis
         from redis.exceptions import RedisError
 
         try:
-            value: bytes | None = await Redis(connection_pool=pool).get(key)
+            return await work(Redis(connection_pool=pool))
         except RedisError as error:
-            self.note_failure("this replica does not find what others keep", error)
+            self.note_failure(consequence, error)
             return None
-        return value
 
     async def close(self) -> None:
         if self._pool is not None:
