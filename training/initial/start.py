@@ -45,8 +45,9 @@ def initial_weights(
 ) -> dict[str, Tensor]:
     """The state dict of the run or bundle that the recipe starts from, for ``network``.
 
-    ``with_pieces_of`` adapts weights with another vocabulary, ``grown`` those of a smaller network
-    if the recipe grows it. ``bundles`` is the directory in which the recipe may name a bundle.
+    ``with_pieces_of`` adapts weights with another vocabulary, ``with_decoder_of`` those with
+    another decoder (SSRU or self-attention), ``grown`` those of a smaller network if the recipe
+    grows it. ``bundles`` is the directory in which the recipe may name a bundle.
     Raises ``InvalidRecipe`` if there are no weights, if they are of another network, or if ``run``
     was prepared for another run or bundle.
     """
@@ -65,7 +66,15 @@ def initial_weights(
         weights = with_pieces_of(run.tokenizers(), pretrained.tokenizers(), weights)
     if recipe.grow:
         weights = grown(weights, config, network)
+    if config.decoder != network.config.decoder:
+        weights = with_decoder_of(network, weights)
     return weights
+
+
+def with_decoder_of(network: Transformer, weights: dict[str, Tensor]) -> dict[str, Tensor]:
+    """``weights`` but for the first sub-layers of the decoder, which are those of ``network``."""
+    own = network.state_dict()
+    return {name: weights.get(name, parameter) for name, parameter in own.items()}
 
 
 def with_pieces_of(
@@ -120,7 +129,9 @@ def _require_same_network(
     label: str,
 ) -> None:
     may_differ: tuple[str, ...] = _OF_TRAINING if same_pieces else (*_OF_TRAINING, *_OF_VOCABULARY)
-    if recipe.grow:
+    if not recipe.grow:
+        may_differ += ("decoder",)
+    else:
         may_differ += GROWN
         if reasons := "; ".join(obstacles(found, config)):
             raise InvalidRecipe(f"recipe {recipe.name!r} cannot grow {label}: {reasons}")
@@ -132,5 +143,6 @@ def _require_same_network(
     if different:
         raise InvalidRecipe(
             f"recipe {recipe.name!r} starts from {label}, whose network has "
-            f"another {' and another '.join(different)}; give it the same, dropout excepted"
+            f"another {' and another '.join(different)}; give it the same, but for dropout and "
+            "decoder"
         )

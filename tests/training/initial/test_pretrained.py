@@ -182,6 +182,22 @@ def test_network_that_differs_from_the_bundles_is_refused_by_name(
     assert all(name in str(refused.value) for name in changes)
 
 
+def test_decoder_with_ssru_takes_all_but_self_attention_from_the_bundle(
+    places: tuple[Bundle, Transformer], tmp_path: Path
+) -> None:
+    bundle, network = places
+    recipe = with_network(from_first(), decoder="ssru")
+    trainer = begun(recipe, prepared_from(recipe, bundle, tmp_path), bundle)
+    weights, old = trainer.network.state_dict(), network.state_dict()
+    fresh = build(trainer.network.config, recipe.seed).state_dict()
+    for name, weight in weights.items():
+        assert torch.equal(weight, old[name] if name in old else fresh[name]), name
+    assert {name.split(".")[2] for name in weights.keys() - old.keys()} == {
+        "recurrence",
+        "recurrence_residual",
+    }
+
+
 def test_recipe_that_grows_a_bundle_begins_with_a_larger_network_of_equal_output(
     tmp_path: Path,
 ) -> None:
