@@ -1,8 +1,8 @@
-"""Averages a run's last checkpoints, or takes the best one, and loads the result."""
+"""Averages a run's last or best checkpoints, and loads the result."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import torch
 from models.transformer.transformer import Transformer
 from training import checkpoint
 from training.initial.start import initial_weights
+from training.loop.progress import Progress
 from training.loop.resuming import vocabulary_of
 from training.recipe import Recipe
 from training.run_directory import RunDirectory
@@ -23,34 +24,35 @@ def _unchanged(document: Document) -> Document:
 
 
 def average(
-    run: RunDirectory, count: int, finish: Callable[[Document], Document] = _unchanged
+    run: RunDirectory,
+    count: int,
+    finish: Callable[[Document], Document] = _unchanged,
+    best: bool = False,
 ) -> list[int]:
-    """Average the last ``count`` checkpoints; returns their steps.
+    """Average the last ``count`` checkpoints, or those that validated ``best``; returns the steps.
 
     ``finish`` changes the averaged document before it is written. Raises ``CheckpointError``.
     """
-    return _write(run, checkpoint.checkpoints(run.path)[-count:], finish)
-
-
-def take_best(run: RunDirectory, finish: Callable[[Document], Document] = _unchanged) -> int:
-    """Take the best-validated checkpoint instead of an average; returns its step.
-
-    ``finish`` changes the document before it is written. Raises ``CheckpointError`` if there is no
-    such checkpoint.
-    """
     found = checkpoint.checkpoints(run.path)
-    if not found:
-        raise checkpoint.CheckpointError(
-            f"{run.path} has no checkpoint; run `python -m training train RECIPE` first"
-        )
-    step = checkpoint.load(found[-1])["progress"]["best_step"]
-    best = checkpoint.path_of(run.path, step)
-    if best not in found:
-        raise checkpoint.CheckpointError(
-            f"{run.path} has no checkpoint of the step that validated best, {step}; validate, and "
-            "let every validation be a step that is saved (budget.save_every)"
-        )
-    return _write(run, [best], finish)[0]
+    chosen = _best_of(found, count) if best else found[-count:]
+    document = finish(checkpoint.average(chosen))
+    checkpoint.save({**document, "last": found[-1].name}, run.averaged)
+    steps: list[int] = document["averaged"]
+    return steps
+
+
+def _best_of(found: list[Path], count: int) -> list[Path]:
+    """The checkpoints that validated best, oldest first; none if there is no checkpoint."""
+    by_step = {checkpoint.step_of(path): path for path in found}
+    steps: list[int] = []
+    if found:
+        steps = Progress.of(checkpoint.load(found[-1])).best_steps(count, by_step)
+        if not steps:
+            raise checkpoint.CheckpointError(
+                f"no checkpoint in {found[-1].parent} was validated; let every validation be a "
+                "step that is saved (budget.validate_every, budget.save_every)"
+            )
+    return [by_step[step] for step in sorted(steps)]
 
 
 def interpolated(document: Document, recipe: Recipe, run: RunDirectory, bundles: Path) -> Document:
@@ -67,16 +69,6 @@ def interpolated(document: Document, recipe: Recipe, run: RunDirectory, bundles:
         for name, weight in document["network"].items()
     }
     return {**document, "network": mixed, "strength": recipe.strength}
-
-
-def _write(
-    run: RunDirectory, paths: Sequence[Path], finish: Callable[[Document], Document]
-) -> list[int]:
-    document = finish(checkpoint.average(paths))
-    last = checkpoint.checkpoints(run.path)[-1]
-    checkpoint.save({**document, "last": last.name}, run.averaged)
-    steps: list[int] = document["averaged"]
-    return steps
 
 
 def averaged_network(run: RunDirectory, strength: float | None = None) -> Transformer:

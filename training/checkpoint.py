@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import pickle
 import re
@@ -44,6 +45,22 @@ def save(document: dict[str, Any], path: Path) -> None:
             os.fsync(directory)
         finally:
             os.close(directory)
+
+
+def snapshot(document: dict[str, Any]) -> dict[str, Any]:
+    """A copy in host memory. Tensors that share memory, such as tied matrices, share it there."""
+    hosts: dict[int, torch.UntypedStorage] = {}
+    copies: dict[int, Any] = {}
+    for tensor in _tensors(document):
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in hosts:
+            content = torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(storage)
+            hosts[storage.data_ptr()] = content.to("cpu", copy=True).untyped_storage()
+        place = tensor.storage_offset(), tensor.size(), tensor.stride()
+        host = torch.empty(0, dtype=tensor.dtype)
+        copies[id(tensor)] = host.set_(hosts[storage.data_ptr()], *place)
+    # Known copies are taken by ``deepcopy`` from its memo.
+    return copy.deepcopy(document, copies)
 
 
 def size_of(document: object) -> int:

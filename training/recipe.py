@@ -342,7 +342,8 @@ class Budget:
     save_every: Count | None = None
     """Steps between checkpoints; ``None``: at every validation."""
     keep_checkpoints: Count = 5
-    """Number of last checkpoints kept, at least those averaged. The best one is kept, too."""
+    """Number of last checkpoints kept, at least those averaged. The best one is kept, too, or as
+    many of the best as ``Recipe.average_of`` averages."""
     patience: Count | None = None
     """Stop after this many validations without a better result."""
     judged_by: Metric = "bleu"
@@ -365,7 +366,9 @@ class Recipe:
     optimisation: Optimisation = Optimisation()
     budget: Budget = Budget()
     average: Count = 5
-    """Number of last checkpoints averaged into the exported weights (section 6.1)."""
+    """Number of checkpoints averaged into the exported weights (section 6.1)."""
+    average_of: Literal["last", "best"] = "last"
+    """``best``: those that validate best (``Budget.judged_by``), which are kept, too."""
     strength: Share = 1.0
     """Share of the averaged weights in the exported ones; the remainder are those of ``initial``,
     so that less is forgotten (WiSE-FT, Wortsman et al., 2022)."""
@@ -389,10 +392,17 @@ class Recipe:
     """Cost of the run, in words: time, hardware, prerequisites."""
 
     def __post_init__(self) -> None:
-        if not 1 <= self.average <= self.budget.keep_checkpoints:
+        budget = self.budget
+        if self.average_of == "last" and not 1 <= self.average <= budget.keep_checkpoints:
             raise InvalidRecipe(
                 f"recipe {self.name!r} averages {self.average} checkpoints and keeps "
-                f"{self.budget.keep_checkpoints}"
+                f"{budget.keep_checkpoints}"
+            )
+        if self.average_of == "best" and budget.validate_every % (budget.save_every or 1):
+            raise InvalidRecipe(
+                f"recipe {self.name!r} averages the best checkpoints, validates every "
+                f"{budget.validate_every} steps and saves every {budget.save_every}; let "
+                "budget.validate_every be a multiple of budget.save_every"
             )
         held_out = [corpus.name for corpus in self.data.train if corpus.hold_out is not None]
         if self.budget.judged_on not in (None, *held_out):

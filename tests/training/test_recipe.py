@@ -114,6 +114,7 @@ HELD = {"name": "held", "licence": "CC0-1.0"}
         ("budget.steps", 0, "budget.steps: "),
         ("budget.steps", "many", "budget.steps: "),
         ("budget.keep_checkpoints", True, "keep_checkpoints: "),
+        ("average_of", "most", "average_of: "),
         ("optimisation.schedule", "noon", "optimisation.schedule: "),
         ("optimisation.peak_learning_rate", None, "peak_learning_rate"),
         ("optimisation.label_smoothing", float("nan"), "label_smoothing"),
@@ -148,6 +149,13 @@ def test_invalid_field_is_named(field: str, value: object, named: str) -> None:
     place[last] = value
     with pytest.raises(InvalidRecipe, match=re.escape(named)):
         Recipe.from_dict(document)
+
+
+def test_best_checkpoints_need_validations_that_are_saved_and_are_kept_beside_the_last() -> None:
+    recipe = replace(tiny_recipe(), average=9, average_of="best")
+    assert with_budget(recipe, validate_every=4, save_every=2).average == 9
+    with pytest.raises(InvalidRecipe, match="a multiple of"):
+        with_budget(recipe, validate_every=4, save_every=3)
 
 
 def test_bidirectional_recipe_requires_a_shared_vocabulary() -> None:

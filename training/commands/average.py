@@ -1,4 +1,4 @@
-"""``average`` command: averages the last checkpoints into the weights to export."""
+"""``average`` command: averages the last or best checkpoints into the weights to export."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import argparse
 
 from training.commands.options import Job
 
-HELP = "average the weights of the last checkpoints"
+HELP = "average the weights of the last or best checkpoints"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--best",
         action="store_true",
-        help="no average: take the checkpoint that validated best, where patience ran out since",
+        help="take the one checkpoint that validated best, whatever the recipe averages",
     )
 
 
 def perform(job: Job) -> None:
-    from training.averaged import Document, average, interpolated, take_best
+    from training.averaged import Document, average, interpolated
 
     recipe = job.recipe
 
@@ -26,8 +26,9 @@ def perform(job: Job) -> None:
         return interpolated(document, recipe, job.run, job.options.bundles)
 
     towards = "" if recipe.strength == 1 else f"; strength {recipe.strength}: the remainder initial"
-    if job.options.best:
-        print(f"took step {take_best(job.run, finish)}, which validated best{towards}")
-    else:
-        steps = ", ".join(map(str, average(job.run, recipe.average, finish)))
-        print(f"averaged steps {steps}{towards}")
+    single = job.options.best
+    best = single or recipe.average_of == "best"
+    steps = average(job.run, 1 if single else recipe.average, finish, best)
+    done = "took step" if single else "averaged steps"
+    validated = ", which validated best" if best else ""
+    print(f"{done} {', '.join(map(str, steps))}{validated}{towards}")

@@ -9,10 +9,8 @@ import copy
 import dataclasses
 import json
 import logging
-import math
 import time
 from collections import deque
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +28,12 @@ from training.data.prefetch import Prefetcher
 from training.data.shards import Shards
 from training.data.splitting import Splitter
 from training.initial.start import start_from
+from training.loop.checkpoint_writer import CheckpointWriter
 from training.loop.distributed import World
 from training.loop.event_log import RunLog, SilentLog
 from training.loop.execution import Execution
 from training.loop.learner import Learner, Outcome
+from training.loop.progress import Progress
 from training.loop.resuming import (
     checkpoint_to_continue,
     random_state,
@@ -54,21 +54,6 @@ _FEW_TOKENS = 16_000
 """Padded tokens of a pass below which launching kernels may take longer than computing them."""
 _SECONDS_PER_LINE = 60.0
 """Seconds between two lines about progress in the log."""
-
-
-@dataclass(slots=True)
-class Progress:
-    """Position of the run; saved with every checkpoint."""
-
-    step: int = 0
-    tokens: int = 0
-    """Target tokens of all steps so far."""
-    best: float = -math.inf
-    """Best value of ``Validation.judged_by`` so far, at ``best_step``."""
-    best_step: int = 0
-    judged: tuple[str, str | None] = ("bleu", None)
-    """The recipe's ``judged_by`` and ``judged_on``."""
-    validations_without_gain: int = 0
 
 
 class Trainer:
@@ -95,7 +80,7 @@ class Trainer:
         _require_prepared_for(recipe, run)
         self.tokenizers = run.tokenizers()
         self.special: SpecialIds = self.tokenizers.target.special_ids
-        self.validator = Validator(run, recipe.data, self.tokenizers, device)
+        self.validator = Validator(run, recipe.data, self.tokenizers, device, self.world)
         batches = BatchLoader(
             train,
             self.special,
@@ -169,8 +154,11 @@ class Trainer:
                 disable=None if first else True,
             ) as bar,
             Prefetcher(self.loader, self.execution.prefetch, self.device) as portions,
+            # Ended before the log is closed, which it flushes.
+            CheckpointWriter(log, self.recipe.budget.keep_checkpoints) as writer,
         ):
             while not self._finished:
+                writer.check()
                 started, waited = time.perf_counter(), portions.waited
                 portion = portions.next()
                 unread.append(self.learner.learn(portion, self.progress.step + 1))
@@ -190,8 +178,7 @@ class Trainer:
                     _, saves = self._due()
                 if saves:
                     self._record_speed(log)
-                    log.sync()
-                    self._save()
+                    self._save(writer)
         self.loader.cursor, self.loader.steps = self.cursor, self.progress.step
         return self.progress
 
@@ -265,40 +252,40 @@ class Trainer:
         log.write("speed", self.progress.step, **values, peak_memory=memory)
 
     def _validate(self, log: RunLog | SilentLog) -> None:
-        if self.world.first:
-            network = self.average or self.network
-            step = self.progress.step
-            for name in (None, *self.validator.held_out):
-                label = "" if name is None else f" {name}"
-                result = self.validator.validate(network, name)
-                log.write(f"valid{label}", step, **result.scores)
-                logger.info("step %d%s: %s", step, label, result)
-                for i, sample in enumerate(result.samples):
-                    log.write(f"sample {i}{label}", step, **dataclasses.asdict(sample))
-                for sample in {each.direction: each for each in result.samples}.values():
-                    logger.info("%s", sample)
-                if name == self.recipe.budget.judged_on:
-                    self._judge(result)
+        network = self.average or self.network
+        step = self.progress.step
+        for name in (None, *self.validator.held_out):
+            label = "" if name is None else f" {name}"
+            result = self.validator.validate(network, name)
+            if result is None:
+                continue
+            log.write(f"valid{label}", step, **result.scores)
+            logger.info("step %d%s: %s", step, label, result)
+            for i, sample in enumerate(result.samples):
+                log.write(f"sample {i}{label}", step, **dataclasses.asdict(sample))
+            for sample in {each.direction: each for each in result.samples}.values():
+                logger.info("%s", sample)
+            if name == self.recipe.budget.judged_on:
+                self._judge(result)
         # Whether it goes on is the first process's decision.
         self.progress = self.world.broadcast(self.progress)
 
     def _judge(self, result: Validation) -> None:
         value = result.judged_by(self.recipe.budget.judged_by)
-        if value > self.progress.best:
-            self.progress.best = value
-            self.progress.best_step = self.progress.step
-            self.progress.validations_without_gain = 0
-        else:
-            self.progress.validations_without_gain += 1
+        self.progress.judge(value)
+        # Whether this step is saved depends on patience.
+        _, saves = self._due()
+        if saves:
+            self.progress.validated[self.progress.step] = value
 
-    def _save(self) -> None:
+    def _save(self, writer: CheckpointWriter) -> None:
         document = self.state_dict()
+        # Other processes go on at once.
         if self.world.first:
-            checkpoint.save(document, checkpoint.path_of(self.run.path, self.progress.step))
-            keep = self.recipe.budget.keep_checkpoints
-            spared = {self.progress.best_step, stable_steps(self.recipe)}
-            checkpoint.prune(self.run.path, keep, spared)
-        self.world.broadcast(None)
+            recipe, progress = self.recipe, self.progress
+            best = progress.best_steps(recipe.average) if recipe.average_of == "best" else ()
+            spared = {progress.best_step, stable_steps(recipe), *best}
+            writer.write(document, checkpoint.path_of(self.run.path, progress.step), spared)
 
     def _begin(self) -> None:
         if self.world.first:
@@ -336,7 +323,10 @@ class Trainer:
             )
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that decides what the next steps compute; all processes ask together."""
+        """Everything that decides what the next steps compute; all processes ask together.
+
+        Tensors are those that training changes; ``checkpoint.snapshot`` copies them.
+        """
         average = {} if self.average is None else {"average": self.average.state_dict()}
         return {
             "config": dataclasses.asdict(self.network.config),
@@ -355,11 +345,7 @@ class Trainer:
     def load_state_dict(self, document: dict[str, Any]) -> None:
         """Go on from ``document``; with another number of processes, dropout alone is another."""
         require_same_run(document, self.recipe, self.run, self.network, self.execution)
-        saved = dict(document["progress"])
-        if "best_bleu" in saved:
-            # Runs that knew BLEU alone.
-            saved["best"] = saved.pop("best_bleu")
-        self.progress = Progress(**saved)
+        self.progress = Progress.of(document)
         if self.progress.judged != self._judged:
             self.progress = Progress(self.progress.step, self.progress.tokens, judged=self._judged)
         self.cursor = self.loader.cursor = Cursor(**document["cursor"])

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -12,13 +12,13 @@ import torch
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
-from models.bundle.manifest import SpecialIds
 from models.bundle.tokenizer import Tokenizers
 from models.reference.beam import default_max_length
 from models.transformer.transformer import Transformer
-from training.data.batching import Batch, collate, in_batches
+from training.data.batching import Indices, collate, in_batches
 from training.data.shards import Shards
 from training.evaluation.scores import bleu_for
+from training.loop.distributed import World
 from training.loop.learner import Diverged
 from training.loop.objective import negative_log_likelihood
 from training.recipe import Data, Metric
@@ -76,7 +76,12 @@ class Validator:
     """Evaluates a run's validation set, with BLEU per direction, as BLEU needs one language."""
 
     def __init__(
-        self, run: RunDirectory, data: Data, tokenizers: Tokenizers, device: torch.device
+        self,
+        run: RunDirectory,
+        data: Data,
+        tokenizers: Tokenizers,
+        device: torch.device,
+        world: World | None = None,
     ) -> None:
         """Raises ``UnknownTokenisation`` if BLEU has no word
         tokenisation for a target language."""
@@ -94,21 +99,27 @@ class Validator:
         }
         self._tokenizers = tokenizers
         self._device = device
+        self._world = World() if world is None else world
 
     @property
     def held_out(self) -> list[str]:
         """The training corpora that hold pairs out."""
         return [name for name in self._sets if name is not None]
 
-    def validate(self, network: Transformer, corpus: str | None = None) -> Validation:
+    def validate(self, network: Transformer, corpus: str | None = None) -> Validation | None:
         """Results on the validation set, or on the pairs that ``corpus`` holds out.
 
-        BLEU and chrF are means over directions; the other metrics are over all sentences.
+        BLEU and chrF are means over directions; the other metrics are over all sentences. All
+        processes validate together, each a part of the batches; the first one returns the results,
+        the others ``None``.
 
         Raises ``Diverged`` if loss or perplexity is not finite.
         """
         network.eval()
-        parts = [self._of(network, *each) for each in self._sets[corpus]]
+        of_direction = [self._of(network, *each) for each in self._sets[corpus]]
+        parts = [part for part in of_direction if part is not None]
+        if not parts:
+            return None
         loss = sum(part.nats for part in parts) / sum(part.tokens for part in parts)
         if not loss < _MOST_NATS:
             raise Diverged(
@@ -124,32 +135,26 @@ class Validator:
             tuple(sample for part in parts for sample in part.samples),
         )
 
-    @torch.inference_mode()
-    def _of(self, network: Transformer, direction: str, shards: Shards, bleu: BLEU) -> _Part:
+    def _of(self, network: Transformer, direction: str, shards: Shards, bleu: BLEU) -> _Part | None:
         tokenizer = self._tokenizers.target
-        special = tokenizer.special_ids
-        nats, tokens = 0.0, 0
+        batches = _batches(shards)
+        own = batches[self._world.rank :: self._world.size]
+        by_process = self._world.gathered([self._measured(network, shards, each) for each in own])
+        if not self._world.first:
+            return None
+        # The order is that of one process, so that the sums are equal to the last bit.
+        in_turn = (each for turn in itertools.zip_longest(*by_process) for each in turn)
+        measured = [each for each in in_turn if each is not None]
         translations: dict[int, str] = {}
-        references: dict[int, str] = {}
-        for indices, batch in _batches(shards, special):
-            source_BS = batch.source_BS.to(self._device)
-            output_BT = batch.output_BT.to(self._device)
-            logits_BTV = network(source_BS, batch.input_BT.to(self._device))
-            real_BT = output_BT != special.pad
-            nats += float(negative_log_likelihood(logits_BTV[real_BT], output_BT[real_BT]))
-            tokens += batch.num_target_tokens
-            limit = default_max_length(source_BS.size(1), network.config.max_length)
-            for index, ids in zip(
-                indices, greedy(network, source_BS, special, max_length=limit), strict=True
-            ):
-                translations[index] = tokenizer.decode(ids)
-                references[index] = tokenizer.decode(tuple(shards.target[index].tolist()))
+        for indices, batch in zip(batches, measured, strict=True):
+            decoded = map(tokenizer.decode, batch.translations)
+            translations.update(zip(indices.tolist(), decoded, strict=True))
         order = sorted(translations)
         hypotheses = [translations[i] for i in order]
-        expected = [references[i] for i in order]
+        expected = [tokenizer.decode(tuple(shards.target[i].tolist())) for i in order]
         return _Part(
-            nats,
-            tokens,
+            sum(batch.nats for batch in measured),
+            sum(batch.tokens for batch in measured),
             len(order),
             bleu.corpus_score(hypotheses, [expected]).score,
             CHRF().corpus_score(hypotheses, [expected]).score,
@@ -158,12 +163,34 @@ class Validator:
                 Sample(
                     direction,
                     self._tokenizers.source.decode(tuple(shards.source[i].tolist())),
-                    translations[i],
-                    references[i],
+                    hypotheses[i],
+                    expected[i],
                 )
                 for i in order[:: -(-len(order) // SAMPLES)]
             ],
         )
+
+    @torch.inference_mode()
+    def _measured(self, network: Transformer, shards: Shards, indices: Indices) -> _Measured:
+        special = self._tokenizers.target.special_ids
+        batch = collate(shards, indices, special)
+        source_BS = batch.source_BS.to(self._device)
+        output_BT = batch.output_BT.to(self._device)
+        logits_BTV = network(source_BS, batch.input_BT.to(self._device))
+        real_BT = output_BT != special.pad
+        nats = float(negative_log_likelihood(logits_BTV[real_BT], output_BT[real_BT]))
+        limit = default_max_length(source_BS.size(1), network.config.max_length)
+        translations = greedy(network, source_BS, special, max_length=limit)
+        return _Measured(nats, batch.num_target_tokens, translations)
+
+
+@dataclass(frozen=True, slots=True)
+class _Measured:
+    """Sums and translations of one batch."""
+
+    nats: float
+    tokens: int
+    translations: list[tuple[int, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +206,6 @@ class _Part:
     samples: list[Sample]
 
 
-def _batches(shards: Shards, special: SpecialIds) -> Iterator[tuple[list[int], Batch]]:
+def _batches(shards: Shards) -> list[Indices]:
     lengths = np.maximum(shards.source.lengths, shards.target.lengths)
-    for indices in in_batches(np.arange(len(shards)), lengths, TOKENS_PER_BATCH):
-        yield indices.tolist(), collate(shards, indices, special)
+    return in_batches(np.arange(len(shards)), lengths, TOKENS_PER_BATCH)

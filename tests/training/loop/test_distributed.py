@@ -87,6 +87,8 @@ def test_two_processes_equal_one(
     Trainer(recipe, alone, CPU).train()
     assert_alike(together, alone)
     assert [line["step"] for line in events(together, "valid")] == [3, 6]
+    for line, expected in zip(events(together, "valid"), events(alone, "valid"), strict=True):
+        assert line["loss"] == pytest.approx(expected["loss"], rel=1e-3)
 
 
 def test_two_processes_resume_bit_for_bit_with_dropout(

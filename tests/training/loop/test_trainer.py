@@ -25,18 +25,19 @@ from tests.support.tiny_training import (
     without_dropout,
 )
 from training import checkpoint
-from training.averaged import average, averaged_network, take_best
+from training.averaged import average, averaged_network
 from training.checkpoint import CheckpointError
 from training.data.batching import Cursor, collate
 from training.data.portions import Amount, Portion
 from training.data.shards import Shards
 from training.evaluation.scores import UnknownTokenisation
-from training.loop import resuming
+from training.loop import resuming, validation
 from training.loop.distributed import World
 from training.loop.execution import Execution
 from training.loop.learner import Diverged
 from training.loop.precision import AUTOCAST, Precision
-from training.loop.trainer import Progress, Trainer
+from training.loop.progress import Progress
+from training.loop.trainer import Trainer
 from training.loop.validation import Validation, Validator
 from training.recipe import Corpus, InvalidRecipe, Recipe, Vocabulary
 from training.run_directory import RunDirectory
@@ -224,14 +225,60 @@ def test_training_stops_once_validation_no_longer_improves(
     kept = checkpoint.checkpoints(run.path)
     assert kept == [checkpoint.path_of(run.path, step) for step in (4, 6, 8)]
     best = checkpoint.load(checkpoint.path_of(run.path, 4))["network"]
-    assert take_best(run) == 4
+    assert average(run, 1, best=True) == [4]
     for name, weight in averaged_network(run).state_dict().items():
         assert torch.equal(weight, best[name])
     assert average(run, 2) == [6, 8]
+    # The first of equal values, then the next best of the checkpoints that are left.
+    assert average(run, 2, best=True) == [4, 8]
     checkpoint.path_of(run.path, 4).unlink()
-    for other in (run, RunDirectory(run.path / "elsewhere")):
-        with pytest.raises(CheckpointError):
-            take_best(other)
+    assert average(run, 2, best=True) == [6, 8]
+    with pytest.raises(CheckpointError, match="train RECIPE"):
+        average(RunDirectory(run.path / "elsewhere"), 1, best=True)
+
+
+def validating(monkeypatch: pytest.MonkeyPatch, values: list[float]) -> None:
+    """Let validations find these values of BLEU, in turn."""
+    found = iter(values)
+
+    def validate(*_: object) -> Validation:
+        return Validation(loss=1.0, perplexity=math.e, bleu=next(found), chrf=1.0, exact=0.0)
+
+    monkeypatch.setattr(Validator, "validate", validate)
+
+
+def test_best_checkpoints_are_kept_and_averaged_also_after_resuming(
+    run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    validating(monkeypatch, [5.0, 9.0, 1.0, 9.0, 7.0, 2.0, 8.0, 3.0])
+    recipe = replace(tiny_recipe(), average=3, average_of="best")
+    recipe = with_budget(recipe, steps=16, validate_every=2, save_every=1, keep_checkpoints=1)
+    Trainer(with_budget(recipe, steps=8), run, CPU).train()
+    steps = [checkpoint.step_of(path) for path in checkpoint.checkpoints(run.path)]
+    assert steps == [2, 4, 8]
+    Trainer(recipe, run, CPU).train()
+    steps = [checkpoint.step_of(path) for path in checkpoint.checkpoints(run.path)]
+    assert steps == [4, 8, 14, 16]
+    assert average(run, recipe.average, best=True) == [4, 8, 14]
+    networks = [
+        checkpoint.load(checkpoint.path_of(run.path, step))["network"] for step in (4, 8, 14)
+    ]
+    for name, weight in averaged_network(run).state_dict().items():
+        mean = torch.stack([network[name] for network in networks]).mean(0)
+        torch.testing.assert_close(weight, mean)
+
+
+def test_run_of_a_version_without_values_still_has_its_best_checkpoint(run: RunDirectory) -> None:
+    Trainer(with_budget(tiny_recipe(), steps=4, validate_every=2), run, CPU).train()
+    last = checkpoint.checkpoints(run.path)[-1]
+    document = checkpoint.load(last)
+    del document["progress"]["validated"]
+    checkpoint.save(document, last)
+    assert average(run, 2, best=True) == [document["progress"]["best_step"]]
+    document["progress"]["best_step"] = 0
+    checkpoint.save(document, last)
+    with pytest.raises(CheckpointError, match="was validated"):
+        average(run, 1, best=True)
 
 
 @pytest.mark.parametrize("part", ["loss", "gradient"])
@@ -469,6 +516,35 @@ def test_pairs_held_out_of_a_corpus_are_a_validation_set_of_their_own(tmp_path: 
     network = tiny_network()
     assert sets.held_out == ["found"]
     assert sets.validate(network, "found").loss != sets.validate(network).loss
+
+
+class PartOfWorld(World):
+    """Processes that take turns in one, the first of them last."""
+
+    sent: list[Any]
+
+    def gathered(self, value: Any) -> list[Any]:
+        self.sent.insert(0, value)
+        return self.sent if self.first else []
+
+
+@pytest.mark.parametrize("size", [2, 3, 9])
+def test_validation_by_several_processes_equals_that_of_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    monkeypatch.setattr(validation, "TOKENS_PER_BATCH", 15)
+    recipe = tiny_recipe()
+    run, network = prepared(tmp_path, recipe), tiny_network()
+    monkeypatch.setattr(PartOfWorld, "sent", [], raising=False)
+    *others, found = (
+        Validator(
+            run, recipe.data, run.tokenizers(), CPU, PartOfWorld(rank=rank, size=size)
+        ).validate(network)
+        for rank in reversed(range(size))
+    )
+    assert others == [None] * (size - 1)
+    assert 2 <= max(map(len, PartOfWorld.sent)) < 6 or size == 9
+    assert found == Validator(run, recipe.data, run.tokenizers(), CPU).validate(network)
 
 
 def test_bleu_is_the_mean_of_both_directions(tmp_path: Path) -> None:
