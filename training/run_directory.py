@@ -40,6 +40,8 @@ class RunDirectory:
     lock = _Inside("lock")
     """Locked while a process prepares or trains the run; see ``training.run_lock``."""
     log = _Inside("log.jsonl")
+    tracked = _Inside("tracked.json")
+    """Ids of the run in trackers; see ``training.loop.tracking``."""
     averaged = _Inside("averaged.pt")
     scores = _Inside("scores.json")
     translations = _Inside("translations.txt")

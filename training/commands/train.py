@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib.util
 import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from training.loop.distributed import World
     from training.loop.execution import Execution
 
+TRACKERS = ("wandb", "mlflow")
 HELP = "train to the end of the budget, or go on doing so"
 
 
@@ -47,6 +49,23 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--prefetch", type=positive, help="steps that a thread keeps ready (default: 4)"
     )
+    parser.add_argument(
+        "--track",
+        type=_tracker,
+        choices=TRACKERS,
+        help="show the run in Weights & Biases or MLflow, too; a resumed run continues there",
+    )
+
+
+def _tracker(name: str) -> str:
+    spec = importlib.util.find_spec(name) if name in TRACKERS else None
+    # A directory of the name, as wandb makes them, is no package: it has no origin.
+    if name in TRACKERS and (spec is None or spec.origin is None):
+        raise argparse.ArgumentTypeError(
+            f"the package {name} is not installed; `pip install 'dragoman-translate[{name}]'` "
+            "brings it"
+        )
+    return name
 
 
 def execution_of(options: argparse.Namespace, device: torch.device) -> Execution:
@@ -84,7 +103,8 @@ def _train(job: Job, device: torch.device, execution: Execution, world: World) -
 
     if not world.first:
         logging.getLogger().setLevel(logging.WARNING)
-    trainer = Trainer(job.recipe, job.run, device, execution, world, job.options.bundles)
+    options = job.options
+    trainer = Trainer(job.recipe, job.run, device, execution, world, options.bundles, options.track)
     progress = trainer.train()
     if world.first:
         metric, corpus = progress.judged

@@ -1,26 +1,54 @@
-"""Log of a run as JSON lines and for TensorBoard; resuming removes the steps to repeat."""
+"""Log of a run as JSON lines, for TensorBoard and other listeners; resuming removes the steps to
+repeat."""
 
 from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from torch.utils.tensorboard import SummaryWriter
 
 from training.disk import writing
 
 
+class Listener(Protocol):
+    """Receives every event of a run's log."""
+
+    def write(self, event: str, step: int, values: Mapping[str, float | int | str]) -> None: ...
+
+    def close(self, failed: bool) -> None:
+        """End; ``failed`` says whether an error or an interruption ends the run."""
+
+
+class TensorBoard:
+    """Writes events as scalars and texts of TensorBoard."""
+
+    def __init__(self, directory: Path, resume_step: int) -> None:
+        self._writer = SummaryWriter(str(directory), purge_step=resume_step + 1)
+
+    def write(self, event: str, step: int, values: Mapping[str, float | int | str]) -> None:
+        for name, value in values.items():
+            if isinstance(value, str):
+                self._writer.add_text(f"{event}/{name}", value, step)
+            else:
+                self._writer.add_scalar(f"{event}/{name}", value, step)
+
+    def close(self, failed: bool) -> None:
+        self._writer.close()
+
+
 class RunLog:
-    """Appends one JSON object per event, each with its ``step``, and the same as scalars
-    and texts of TensorBoard.
+    """Appends one JSON object per event, each with its ``step``; TensorBoard and ``listeners``
+    receive the same events.
 
     Lines after ``resume_step`` are removed: a killed run wrote them after its last checkpoint, and
     those steps are repeated. Raises ``CannotWrite`` if the disk is full and keeps what was written.
     """
 
-    def __init__(self, path: Path, resume_step: int) -> None:
+    def __init__(self, path: Path, resume_step: int, listeners: Sequence[Listener] = ()) -> None:
         lines = [line for line in _whole_lines(path) if json.loads(line)["step"] <= resume_step]
         partial = path.with_suffix(".partial")
         text = "".join(f"{line}\n" for line in lines)
@@ -33,8 +61,8 @@ class RunLog:
                 partial.unlink(missing_ok=True)
             # Unbuffered, so that closing does not fail on a full disk once more.
             self._file = path.open("ab", buffering=0)
-            board = str(path.parent / "tensorboard")
-            self._board = SummaryWriter(board, purge_step=resume_step + 1)
+            board = TensorBoard(path.parent / "tensorboard", resume_step)
+        self._listeners: tuple[Listener, ...] = (board, *listeners)
 
     def write(self, event: str, step: int, **values: float | int | str) -> None:
         record: dict[str, Any] = {"event": event, "step": step, **values}
@@ -43,11 +71,8 @@ class RunLog:
             unwritten = line
             while unwritten:
                 unwritten = unwritten[self._file.write(unwritten) :]
-            for name, value in values.items():
-                if isinstance(value, str):
-                    self._board.add_text(f"{event}/{name}", value, step)
-                else:
-                    self._board.add_scalar(f"{event}/{name}", value, step)
+            for listener in self._listeners:
+                listener.write(event, step, values)
 
     def sync(self) -> None:
         """Flush to disk, to survive a machine crash; call before a checkpoint."""
@@ -57,12 +82,13 @@ class RunLog:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        self.close(failed=error is not None)
 
-    def close(self) -> None:
+    def close(self, failed: bool = False) -> None:
         self._file.close()
-        self._board.close()
+        for listener in self._listeners:
+            listener.close(failed)
 
 
 class SilentLog:

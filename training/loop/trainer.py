@@ -44,6 +44,7 @@ from training.loop.resuming import (
 )
 from training.loop.schedule import schedule_of, smoothing_of, stable_steps
 from training.loop.throughput import Meter, Speed
+from training.loop.tracking import Tracking
 from training.loop.validation import Validation, Validator
 from training.recipe import InvalidRecipe, Recipe
 from training.run_directory import RunDirectory
@@ -67,9 +68,11 @@ class Trainer:
         execution: Execution | None = None,
         world: World | None = None,
         bundles: Path = Path("bundles"),
+        track: str | None = None,
     ) -> None:
-        """``bundles`` is where ``recipe.initial`` may name a bundle."""
+        """``bundles`` is where ``recipe.initial`` may name a bundle, ``track`` a tracker."""
         self.run = run
+        self.track = track
         self.device = device
         self.execution = Execution() if execution is None else execution
         self.world = World() if world is None else world
@@ -134,13 +137,13 @@ class Trainer:
     def train(self) -> Progress:
         """Train to the end of the budget, from the last checkpoint if there is one.
 
-        Raises ``Diverged``, ``OutOfMemory``, ``CheckpointError``, ``InvalidRecipe`` and
-        ``CannotWrite``; the last checkpoint is whole in any case.
+        Raises ``Diverged``, ``OutOfMemory``, ``CheckpointError``, ``InvalidRecipe``,
+        ``CannotTrack`` and ``CannotWrite``; the last checkpoint is whole in any case.
         """
         self._begin()
         steps = self.recipe.budget.steps
         first, step = self.world.first, self.progress.step
-        log = RunLog(self.run.log, step) if first else SilentLog()
+        log = self._log() if first else SilentLog()
         self._next_line = time.monotonic() + _SECONDS_PER_LINE
         unread: deque[Outcome] = deque()
         with (
@@ -181,6 +184,10 @@ class Trainer:
                     self._save(writer)
         self.loader.cursor, self.loader.steps = self.cursor, self.progress.step
         return self.progress
+
+    def _log(self) -> RunLog:
+        trackers = [Tracking(self.track, self.recipe, self.run)] if self.track else []
+        return RunLog(self.run.log, self.progress.step, trackers)
 
     @property
     def speed(self) -> Speed:
