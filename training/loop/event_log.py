@@ -62,7 +62,7 @@ class RunLog:
             # Unbuffered, so that closing does not fail on a full disk once more.
             self._file = path.open("ab", buffering=0)
             board = TensorBoard(path.parent / "tensorboard", resume_step)
-        self._listeners: tuple[Listener, ...] = (board, *listeners)
+        self._listeners: tuple[Listener, ...] = (*listeners, board)
 
     def write(self, event: str, step: int, **values: float | int | str) -> None:
         record: dict[str, Any] = {"event": event, "step": step, **values}

@@ -182,6 +182,8 @@ class Trainer:
                 if saves:
                     self._record_speed(log)
                     self._save(writer)
+        # No process ends before the last checkpoint is written.
+        self.world.broadcast(None)
         self.loader.cursor, self.loader.steps = self.cursor, self.progress.step
         return self.progress
 
