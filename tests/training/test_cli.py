@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import subprocess
 import sys
@@ -60,8 +61,13 @@ def test_every_hop_can_be_taken_alone(
     for options, steps in ((("--steps", "5"), 5), ((), 8)):
         assert training("train", "tiny", *options) == 0
         assert f"for {steps} steps" in one_line(capsys)
-    assert training("average", "tiny") == 0
-    assert "averaged steps 5, 8" in capsys.readouterr().out
+    for options, done in (
+        (("--best",), r"took step \d, which validated best"),
+        (("--set", "average_of=best"), r"averaged steps \d, \d, which validated best"),
+        ((), "averaged steps 5, 8$"),
+    ):
+        assert training("average", "tiny", *options) == 0
+        assert re.search(done, one_line(capsys))
     assert training("evaluate", "tiny") == 0
     assert one_line(capsys).startswith("test, x-digits→x-reversed: BLEU ")
     (scored,) = json.loads(run.scores.read_text(encoding="utf-8"))["directions"]
