@@ -12,7 +12,14 @@ from dataclasses import dataclass, field, fields
 from pathlib import PurePath
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import (
+    AfterValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    TypeAdapter,
+    ValidationError,
+)
 from pydantic_core import ErrorDetails
 
 from models.bundle.languages import canonical
@@ -26,6 +33,13 @@ Metric = Literal["bleu", "chrf", "loss"]
 Weight = Annotated[float, Field(ge=0)]
 Rate = Annotated[float, Field(ge=0, lt=1)]
 Share = Annotated[float, Field(gt=0, le=1)]
+Passes = Annotated[
+    float,
+    Field(gt=0),
+    # Whole numbers are written without a fraction.
+    AfterValidator(lambda passes: int(passes) if passes % 1 == 0 else passes),
+    PlainSerializer(lambda passes: passes, return_type=int | float),
+]
 
 _CHECKED = ConfigDict(extra="forbid", allow_inf_nan=False)
 
@@ -62,8 +76,9 @@ class Corpus:
     translated: Literal["source", "target"] | None = None
     translator: str | None = None
     """Name of a bundle in the directory of bundles, or a bundle's path."""
-    repeat: Count = 1
-    """Passes over the corpus per epoch."""
+    repeat: Passes = 1
+    """Passes over the corpus per epoch. A fraction is one more pass over that part of the pairs,
+    evenly spread and the same in every epoch; the seed decides which pairs."""
     most: Count | None = None
     """Maximum number of pairs, spread evenly over those that pass the filters."""
     domain: str = ""
@@ -181,6 +196,9 @@ class Data:
     largest_domain: Share = 1.0
     """Maximum share of the tokens that one domain may have; ``prepare`` refuses more."""
     augmentation: Augmentation = Augmentation()
+    temperature: Annotated[float, Field(ge=1)] | None = None
+    """Corpora share an epoch in proportion to their pairs, after filters and ``most``, to the power
+    of 1/T: the largest one once, smaller ones more often. ``None``: as often as they say."""
 
     def __post_init__(self) -> None:
         if self.source == self.target:
@@ -188,11 +206,17 @@ class Data:
         for code in (self.source, self.target):
             _require_usual(code)
         for place, corpus in (("valid", self.valid), ("test", self.test)):
-            if corpus.translated is not None or corpus.repeat > 1 or corpus.hold_out is not None:
+            if corpus.translated is not None or corpus.repeat != 1 or corpus.hold_out is not None:
                 raise InvalidRecipe(
                     f"data.{place}, {corpus.name!r}, is compared with as it is, once: it has "
                     "none of `translated`, `repeat` and `hold_out`"
                 )
+        repeated = [corpus.name for corpus in self.train if corpus.repeat != 1]
+        if self.temperature is not None and repeated:
+            raise InvalidRecipe(
+                f"data.temperature decides how often each corpus is repeated, and so does the "
+                f"`repeat` of {', '.join(repeated)}; remove one of them"
+            )
         labels = [corpus.label for corpus in self.train]
         if len(set(labels)) < len(labels):
             raise InvalidRecipe(

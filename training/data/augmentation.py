@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields
 from datetime import date, time, timedelta
+from typing import Any
 
 from babel.core import Locale, UnknownLocaleError
 from babel.dates import format_date, format_time
@@ -76,6 +77,7 @@ class Augmenter:
         self._locales = _locale(source), _locale(target)
         self._seed = seed
         self._names: list[str] = ["Anna Müller", "Berlin", "London", "Peter Smith"]
+        self._random = random.Random(seed)
         self.counts: Counter[str] = Counter()
 
     def augmented(
@@ -85,33 +87,58 @@ class Augmenter:
 
         Only successive pairs of ``documents`` are joined to passages.
         """
+        self.begin(name)
+        for made in self.steps(iter(pairs), documents):
+            yield from made
+
+    def begin(self, name: str) -> None:
+        """Begin the corpus ``name``, on which its random numbers depend."""
+        self._random = random.Random(f"{self._seed} {name}")
+
+    def state(self) -> dict[str, Any]:
+        """The position between two steps, of JSON values, for ``resume``."""
+        return {
+            "random": self._random.getstate(),
+            "names": list(self._names),
+            "counts": dict(self.counts),
+        }
+
+    def resume(self, state: dict[str, Any]) -> None:
+        version, numbers, gauss = state["random"]
+        self._random = random.Random()
+        self._random.setstate((version, tuple(numbers), gauss))
+        self._names = list(state["names"])
+        self.counts = Counter(state["counts"])
+
+    def steps(self, pairs: Iterator[Pair], documents: bool = False) -> Iterator[list[Pair]]:
+        """``augmented``, by steps: what is made of a pair, and of those that it is joined with."""
         if not any(rate for _, rate in self._rates):
-            yield from pairs
+            yield from ([pair] for pair in pairs)
             return
-        rng = random.Random(f"{self._seed} {name}")
-        pairs = iter(pairs)
+        rng = self._random
         for pair in pairs:
             self._remember_names(pair, rng)
             kind = self._draw(rng)
             if kind is None:
-                yield pair
+                yield [pair]
             elif kind == "joined":
                 more = [each for _ in range(rng.randint(1, 2)) if (each := next(pairs, None))]
                 self.counts[kind] += 1
-                yield _joined([pair, *more])
+                yield [_joined([pair, *more])]
             elif kind == "passages":
                 passage = _passage(pair, pairs, rng) if documents else [pair]
                 self.counts[kind] += len(passage) > 1
-                yield _joined(passage)
+                yield [_joined(passage)]
             elif kind in ("fragments", "alone"):
-                yield pair
                 if extra := self._extra(kind, pair, rng):
                     self.counts[kind] += 1
-                    yield extra
+                    yield [pair, extra]
+                else:
+                    yield [pair]
             else:
                 changed = self._changed(kind, pair, rng)
                 self.counts[kind] += changed is not None
-                yield changed or pair
+                yield [changed or pair]
 
     def _draw(self, rng: random.Random) -> str | None:
         drawn = rng.random()

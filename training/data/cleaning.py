@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import html
-import itertools
 import re
+from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from html.entities import html5
 from typing import Literal
@@ -15,13 +16,11 @@ from lingua import IsoCode639_1, Language, LanguageDetectorBuilder
 
 from models.text import numbers, repeats_itself, visible
 from training.data.corpus import Pair
-from training.data.seen import Seen
+from training.data.seen import Seen, key_of
 
 _ENTITY = re.compile(r"&(?:#[0-9]+|#[xX][0-9a-fA-F]+|[A-Za-z][A-Za-z0-9]*);")
 _DIGITS = re.compile(r"\d+")
 
-_PART = 2_000
-"""Pairs per language identification call, which uses all cores."""
 _LANGUAGES = ("EN", "DE", "FR", "ES", "IT", "NL")
 """Languages to distinguish, besides the two of the pair."""
 _DISTANCE = 0.3
@@ -54,64 +53,45 @@ def _character(entity: re.Match[str]) -> str:
     return html.unescape(entity[0]) if known else entity[0]
 
 
-@dataclass(slots=True, kw_only=True)
-class Cleaner:
-    """Filters pairs; ``dropped`` counts by the name of the first filter that rejects a pair."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filters:
+    """Filters of single pairs, whose verdicts depend on nothing but the pair."""
 
     max_words: int
     max_ratio: float
     same_numbers: bool = False
     generated: bool = False
-    """Keep pairs with equal sides, because the task may be copying, and duplicates, because there
-    are only ten one-digit texts."""
+    """Keep pairs with equal sides, because the task may be copying."""
     machine: Literal["source", "target"] | None = None
     """The machine-translated side, which may repeat itself or be far too long."""
     noisy: tuple[str, str] | None = None
     """The declared languages of the sides, to be verified; ``None`` to trust them."""
     held_out: Set[str] = frozenset()
     """Test sentences in the form of ``sides_of``; pairs with an equal side are dropped."""
-    same_template: int | None = None
-    """Maximum number of pairs that differ only in their figures."""
-    known: Seen = field(default_factory=Seen)
-    """Kept pairs and their templates, of this corpus and others."""
-    seen: int = 0
-    kept: int = 0
-    dropped: Counter[str] = field(default_factory=Counter)
+    tested: Set[str] = frozenset()
+    """Test sentences in the same form, whose occurrences are reported."""
 
-    def clean(self, pairs: Iterable[Pair]) -> Iterator[Pair]:
-        # Cheap filters first. The last ones record the pair in ``known``.
-        for pair in self._identified(self._plausible(pairs)):
-            objection = self._repeated(pair)
-            if objection is None:
-                self.kept += 1
-                yield pair
-            else:
-                self.dropped[objection] += 1
-
-    def _plausible(self, pairs: Iterable[Pair]) -> Iterator[tuple[Pair, Pair]]:
-        """Each pair that passes the filters of single pairs, as found and normalised."""
-        for raw in pairs:
-            self.seen += 1
-            pair = Pair(normalise(raw.source), normalise(raw.target))
+    def judge(self, raw: Sequence[Pair]) -> Verdicts:
+        pairs: list[Pair] = []
+        objections: list[str | None] = []
+        tested: dict[int, Set[str]] = {}
+        for found in raw:
+            pair = Pair(normalise(found.source), normalise(found.target))
             objection = self._objection(pair)
-            if objection is None:
-                yield raw, pair
-            else:
-                self.dropped[objection] += 1
-
-    def _identified(self, pairs: Iterator[tuple[Pair, Pair]]) -> Iterator[Pair]:
-        """The pairs in the declared languages, if they are to be verified."""
-        if self.noisy is None:
-            yield from (pair for _, pair in pairs)
-            return
-        identifier = _Identifier(*self.noisy)
-        while part := list(itertools.islice(pairs, _PART)):
-            wrong = identifier.in_another_language([raw for raw, _ in part])
-            for (_, pair), other in zip(part, wrong, strict=True):
-                if other:
-                    self.dropped["other language"] += 1
-                else:
-                    yield pair
+            if objection is None and (self.held_out or self.tested):
+                sides = sides_of(pair)
+                if not self.held_out.isdisjoint(sides):
+                    objection = "held out"
+                elif occurring := self.tested & sides:
+                    tested[len(pairs)] = occurring
+            pairs.append(pair)
+            objections.append(objection)
+        if self.noisy is not None:
+            passed = [i for i, objection in enumerate(objections) if objection is None]
+            identifier = _identifier(*self.noisy)
+            for i in identifier.in_another_language({i: raw[i] for i in passed}):
+                objections[i] = "other language"
+        return Verdicts(*Pair.columns(pairs), objections, tested)
 
     def _objection(self, pair: Pair) -> str | None:
         source, target = len(pair.source.split()), len(pair.target.split())
@@ -135,28 +115,78 @@ class Cleaner:
                 return "machine repeats itself"
         if self.noisy is not None and _overlap(pair) > _MOST_SHARED:
             return "overlap"
-        if not self.held_out.isdisjoint(sides_of(pair)):
-            return "held out"
         return None
 
-    def _repeated(self, pair: Pair) -> str | None:
-        if self.same_template is not None and not self._few_alike(pair):
+
+@dataclass(frozen=True, slots=True)
+class Verdicts:
+    """A block of normalised pairs, and for each the filter that rejects it, or ``None``.
+
+    Lists of texts instead of pairs, because processes exchange them several times as fast.
+    """
+
+    sources: list[str]
+    targets: list[str]
+    objections: list[str | None]
+    tested: dict[int, Set[str]]
+    """The test sentences that a pair contains, by its place."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Cleaner:
+    """Drops what filters reject and what is known already, in the order of the text, and counts.
+
+    ``dropped`` counts by the name of the first filter that rejects a pair.
+    """
+
+    generated: bool = False
+    """Keep duplicates, because there are only ten one-digit texts."""
+    same_template: int | None = None
+    """Maximum number of pairs that differ only in their figures."""
+    known: Seen = field(default_factory=Seen)
+    """Kept pairs and their templates, of this corpus and others."""
+    added: array[int] = field(default_factory=lambda: array("Q"))
+    """Keys that were added to ``known``, until the caller removes them."""
+    seen: int = 0
+    kept: int = 0
+    dropped: Counter[str] = field(default_factory=Counter)
+
+    def kept_of(self, verdicts: Verdicts) -> Iterator[int]:
+        """The places of the pairs of a block that are kept."""
+        texts = zip(verdicts.sources, verdicts.targets, verdicts.objections, strict=True)
+        for place, (source, target, objection) in enumerate(texts):
+            self.seen += 1
+            objection = objection or self._repeated(f"{source}\n{target}")
+            if objection is None:
+                self.kept += 1
+                yield place
+            else:
+                self.dropped[objection] += 1
+
+    def _repeated(self, text: str) -> str | None:
+        if self.same_template is not None and not self._few_alike(text):
             return "boilerplate"
-        if not self.generated and not self.known.add(f"{pair.source}\n{pair.target}"):
+        if not self.generated and not self._add(text):
             return "duplicate"
         return None
 
-    def _few_alike(self, pair: Pair) -> bool:
-        text = f"{pair.source}\n{pair.target}"
+    def _few_alike(self, text: str) -> bool:
         template = _DIGITS.sub("0", text)
         if template == text:
             return True
         assert self.same_template is not None
-        return any(self.known.add(f"{template}\n{i}") for i in range(self.same_template))
+        return any(self._add(f"{template}\n{i}") for i in range(self.same_template))
+
+    def _add(self, text: str) -> bool:
+        key = key_of(text)
+        if not self.known.add_key(key):
+            return False
+        self.added.append(key)
+        return True
 
 
 class _Identifier:
-    """Finds sides in another language than declared, with ``lingua``."""
+    """Finds sides in another language than declared, with ``lingua``, in this thread."""
 
     def __init__(self, source: str, target: str) -> None:
         codes = {code.partition("-")[0].upper() for code in (source, target)}
@@ -165,17 +195,19 @@ class _Identifier:
         builder = LanguageDetectorBuilder.from_languages(*filter(None, languages))
         self._detector = builder.with_minimum_relative_distance(_DISTANCE).build()
 
-    def in_another_language(self, pairs: Sequence[Pair]) -> list[bool]:
-        """Whether a side of each pair is in another language than its own."""
-        wrong = [False] * len(pairs)
-        for side, wanted in zip(zip(*pairs, strict=True), self._wanted, strict=True):
-            if wanted is None:
-                continue
-            found = self._detector.detect_languages_in_parallel_of(list(side))
-            for i, language in enumerate(found):
-                if language not in (None, wanted) and len(side[i].split()) >= _FEWEST_WORDS:
-                    wrong[i] = True
-        return wrong
+    def in_another_language(self, pairs: Mapping[int, Pair]) -> set[int]:
+        """The numbers of the pairs of which a side is in another language than its own."""
+        return {
+            number for number, pair in pairs.items() if any(map(self._is_other, pair, self._wanted))
+        }
+
+    def _is_other(self, side: str, wanted: Language | None) -> bool:
+        if wanted is None or len(side.split()) < _FEWEST_WORDS:
+            return False
+        return self._detector.detect_language_of(side) not in (None, wanted)
+
+
+_identifier = functools.cache(_Identifier)
 
 
 def order_of(first: str, second: str, *codes: str) -> tuple[str, str] | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import itertools
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,6 +25,12 @@ class Pair(NamedTuple):
     def is_full(self) -> bool:
         """Whether both sides have more than blanks."""
         return all(side.strip() for side in self)
+
+    @staticmethod
+    def columns(pairs: Iterable[Pair]) -> tuple[list[str], list[str]]:
+        """The sources and the targets, in lists that processes exchange faster than pairs."""
+        pairs = list(pairs)
+        return [pair.source for pair in pairs], [pair.target for pair in pairs]
 
 
 class CorpusError(Refusal):
@@ -52,6 +58,13 @@ def read_pairs(
                 "line, one side of a corpus must be the translation of the other"
             )
         yield Pair(source_line, target_line)
+
+
+def sampled(pairs: Iterable[Pair], count: int, most: int) -> Iterator[Pair]:
+    """At most ``most`` of ``count`` pairs, evenly spread."""
+    for i, pair in enumerate(pairs):
+        if count <= most or i * most // count != (i - 1) * most // count:
+            yield pair
 
 
 def sides(

@@ -25,20 +25,25 @@ class TestSet:
         self.name = name
         self.pairs = 0
         self._numbers: dict[str, list[int]] = {}
-        self._leaked: set[int] = set()
+        self.found: set[int] = set()
+        """Numbers of the pairs that share a side."""
         for number, pair in enumerate(pairs):
             self.pairs += 1
             for side in sides_of(pair):
                 self._numbers.setdefault(side, []).append(number)
 
-    def note(self, sides: Set[str]) -> None:
+    def note(self, sides: Iterable[str]) -> None:
         """Record a training pair, in the form of ``sides_of``."""
         for side in sides:
-            self._leaked.update(self._numbers.get(side, ()))
+            self.found.update(self._numbers.get(side, ()))
+
+    @property
+    def sides(self) -> Set[str]:
+        return self._numbers.keys()
 
     @property
     def leaked(self) -> int:
-        return len(self._leaked)
+        return len(self.found)
 
     def warnings(self) -> Iterator[str]:
         if self.leaked > _MOST_LEAKED * self.pairs:

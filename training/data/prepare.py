@@ -9,38 +9,32 @@ from __future__ import annotations
 import itertools
 import json
 import logging
-import os
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence, Set
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence, Set
 from pathlib import Path
 from typing import Any
 
-from tqdm import tqdm
-
 from models.bundle.bundle import sha256_of
-from models.bundle.tokenizer import Tokenizers
 from training.checkpoint import CheckpointError, checkpoints
-from training.data.augmentation import Augmenter
-from training.data.cleaning import Cleaner, sides_of
+from training.data.clean_text import clean_corpora, repeats_of
+from training.data.cleaning import sides_of
 from training.data.corpus import CorpusError, Pair, read_lines, read_pairs, sides
-from training.data.leaks import TestSet, warnings_of
+from training.data.encoding import PAIRS, TOO_LONG, UNWRITABLE, Encoder, encode_texts
+from training.data.leaks import TestSet
 from training.data.plausibility import doubts
-from training.data.seen import Seen
-from training.data.shards import IdPair, ShardWriter
-from training.data.tags import source_prefix
-from training.data.vocabulary import make_vocabularies, sampled
+from training.data.progress import NAME as PROGRESS
+from training.data.progress import Progress
+from training.data.shards import ShardWriter
+from training.data.vocabulary import make_vocabularies
+from training.data.workers import WorkerFailed
 from training.disk import writing
 from training.initial.pretrained import find_pretrained, unwritable_ids
-from training.loop.resuming import trained_on
+from training.loop.resuming import trained_on, vocabulary_of
 from training.recipe import Augmentation, Corpus, InvalidRecipe, Recipe
 from training.run_directory import RunDirectory, held_out_split
 
 logger = logging.getLogger(__name__)
-
-PART = 10_000
-"""Pairs that are encoded at once."""
 
 BYTES_OF_IDS = 1.5
 """A byte of text becomes so many of token ids, both directions apart: four for a piece of some
@@ -48,25 +42,33 @@ three bytes, and eight for each sentence's end."""
 
 
 def prepare(
-    recipe: Recipe, run: RunDirectory, data_directory: Path, bundles: Path = Path("bundles")
+    recipe: Recipe,
+    run: RunDirectory,
+    data_directory: Path,
+    bundles: Path = Path("bundles"),
+    processes: int = 1,
 ) -> dict[str, Any]:
     """Write tokenizers, shards and a report of what each filter dropped; returns the report.
 
-    ``bundles`` is where ``recipe.initial`` may name a bundle. Raises ``CorpusError`` if a corpus is
-    missing or broken, ``InvalidRecipe`` if ``initial`` does not exist or no vocabulary can be
-    learned, ``CannotWrite`` if the disk is full, and ``CheckpointError`` if the run was
-    trained on what is no longer found; what was prepared before is then as it was.
+    ``bundles`` is where ``recipe.initial`` may name a bundle. The number of ``processes`` changes
+    no file. Raises ``CorpusError`` if a corpus is missing or broken, ``InvalidRecipe`` if
+    ``initial`` does not exist or no vocabulary can be learned, ``CannotWrite`` if the disk is full,
+    ``WorkerFailed``, and ``CheckpointError`` if the run was trained on what is no longer found;
+    what was prepared before is then as it was. After a kill, an interrupt or ``WorkerFailed``, the
+    next call goes on where this one stopped.
     """
     unfinished = RunDirectory(run.path / "prepare.partial")
     try:
         with writing(run.path, lambda: _bytes_needed(recipe, unfinished)):
-            shutil.rmtree(unfinished.path, ignore_errors=True)
-            unfinished.path.mkdir(parents=True)
-            report = _prepare(recipe, run, unfinished, data_directory, bundles)
+            report = _prepare(recipe, run, unfinished, data_directory, bundles, processes)
             _require_same_if_trained(run, unfinished)
             _replace(run, unfinished)
-    finally:
+    except (KeyboardInterrupt, WorkerFailed):
+        raise
+    except BaseException:
         shutil.rmtree(unfinished.path, ignore_errors=True)
+        raise
+    shutil.rmtree(unfinished.path, ignore_errors=True)
     return report
 
 
@@ -80,14 +82,23 @@ def is_prepared(recipe: Recipe, run: RunDirectory, data_directory: Path) -> bool
     except (FileNotFoundError, ValueError, InvalidRecipe):
         # The data is of another version, or damaged, and is made again.
         return False
-    # The seed decides which pairs are augmented.
-    seed = () if recipe.data.augmentation == Augmentation() else ("seed",)
-    same = ("data", "vocabulary", "initial", *seed)
     return (
-        all(getattr(prepared, name) == getattr(recipe, name) for name in same)
+        all(getattr(prepared, name) == getattr(recipe, name) for name in _deciding(recipe))
         and {"files", "shards"} <= report.keys()
         and report["files"] == _digests(recipe, run, data_directory)
     )
+
+
+def _deciding(recipe: Recipe) -> tuple[str, ...]:
+    """The parts of a recipe that determine what is prepared."""
+    data = recipe.data
+    # The seed decides which pairs are augmented, and which ones a part of a corpus has.
+    uses_seed = (
+        data.augmentation != Augmentation()
+        or data.temperature is not None
+        or any(corpus.repeat % 1 for corpus in data.train)
+    )
+    return ("data", "vocabulary", "initial", *(("seed",) if uses_seed else ()))
 
 
 def _digests(recipe: Recipe, run: RunDirectory, data_directory: Path) -> dict[str, list[str]]:
@@ -113,53 +124,71 @@ def _prepare(
     unfinished: RunDirectory,
     data_directory: Path,
     bundles: Path,
+    processes: int,
 ) -> dict[str, Any]:
     data = recipe.data
     # Read first, so that a change during preparation is noticed.
     files = _digests(recipe, run, data_directory)
     pretrained = None if recipe.initial is None else find_pretrained(recipe, run, bundles)
+    inherits = pretrained is not None and recipe.vocabulary.inherited
+    unwritable = unwritable_ids(pretrained) if pretrained and inherits else frozenset()
     # Reading, cleaning and learning a vocabulary may take hours.
     valid = list(read_pairs(data.valid, data.source, data.target, data_directory))
     _require(sum(pair.is_full for pair in valid), (data.valid,))
-    _judge(recipe, data_directory)
+    progress = Progress(
+        unfinished.path,
+        {
+            "recipe": {name: recipe.to_dict()[name] for name in _deciding(recipe)},
+            "files": files,
+            "initial": vocabulary_of(RunDirectory(pretrained.path)) if pretrained else None,
+            "unwritable": sorted(unwritable),
+        },
+    )
+    if progress.resumed:
+        logger.info("%s goes on where an earlier command stopped", unfinished.path)
+    else:
+        _judge(recipe, data_directory)
+        progress.save("judged", True)
     test_sets = _test_sets(recipe, data_directory)
-    clean, counts = _cleaned(recipe, run, unfinished.path / "text", data_directory, test_sets)
+    held_out = _held_out(recipe, data_directory)
+    clean, counts = clean_corpora(
+        recipe,
+        run,
+        unfinished.path / "text",
+        data_directory,
+        held_out,
+        test_sets,
+        progress,
+        processes,
+    )
     kept = sum(text.pairs for text in clean)
     _require(kept, data.train)
-    make_vocabularies(
-        recipe,
-        pretrained,
-        unfinished.path,
-        lambda: itertools.chain.from_iterable(text.read() for text in clean),
-        kept,
-    )
-    inherits = pretrained is not None and recipe.vocabulary.inherited
-    unwritable = unwritable_ids(pretrained) if pretrained and inherits else frozenset()
-    encoder = _Encoder(recipe, unfinished.tokenizers(), unwritable)
-    augmenter = Augmenter(data.augmentation, data.source, data.target, recipe.seed)
-    domains: Counter[str] = Counter()
-    with ShardWriter(unfinished.shards("train")) as train:
-        for text in clean:
-            before = sum(train.tokens)
-            for i in range(text.corpus.repeat):
-                # Each time through a corpus changes other pairs.
-                name = f"{text.corpus.label} {i}"
-                augmented = augmenter.augmented(text.read(), name, text.corpus.documents)
-                for pairs in encoder.encoded(_track(augmented, f"encoding {text.corpus.label}")):
-                    train.append(list(itertools.chain.from_iterable(pairs)))
-            domains[text.corpus.domain] += sum(train.tokens) - before
-    _require(train.pairs, data.train)
+    if progress.document.get("vocabulary") != vocabulary_of(unfinished):
+        progress.document.pop("encoding", None)
+        make_vocabularies(
+            recipe,
+            pretrained,
+            unfinished.path,
+            lambda: itertools.chain.from_iterable(text.read() for text in clean),
+            kept,
+        )
+        progress.save("vocabulary", vocabulary_of(unfinished))
+    repeats = repeats_of(data, [text.pairs for text in clean])
+    if data.temperature is not None:
+        for text, repeat in zip(clean, repeats, strict=True):
+            counts[text.corpus.label]["repeat"] = round(repeat, 4)
+    encoder = Encoder(recipe, unfinished.tokenizers(), unwritable)
+    train = encode_texts(recipe, clean, repeats, encoder, unfinished, progress, processes)
+    _require(train.examples, data.train)
     for warning in itertools.chain.from_iterable(each.warnings() for each in test_sets):
         logger.warning("%s", warning)
     report = {
         "train": counts,
         "leaked": {each.name: {"pairs": each.pairs, "leaked": each.leaked} for each in test_sets},
-        "augmented": dict(augmenter.counts),
-        "domains": _shares(domains, data.largest_domain),
-        "pairs": encoder.kept,
-        "too many pieces": encoder.too_long,
-        "pieces that are never written": encoder.unwritable,
-        "examples in an epoch": train.pairs,
+        "augmented": dict(train.augmented),
+        "domains": _shares(train.domains, data.largest_domain),
+        **train.counts,
+        "examples in an epoch": train.examples,
         "vocabulary": encoder.tokenizers.target.vocabulary_size,
         "source tokens": train.tokens[0],
         "target tokens": train.tokens[1],
@@ -172,34 +201,11 @@ def _prepare(
     report["shards"] = {
         path.name: sha256_of(path) for path in sorted(unfinished.shards("train").iterdir())
     }
-    of_valid = _Encoder(recipe, encoder.tokenizers, unwritable)
-    report |= _write_valid(recipe, unfinished, of_valid, data.valid, valid, "valid")
-    report["held out"] = _write_held_out(
-        recipe, unfinished, encoder.tokenizers, unwritable, data_directory
-    )
+    report |= _write_valid(recipe, unfinished, encoder, data.valid, valid, "valid")
+    report["held out"] = _write_held_out(recipe, unfinished, encoder, data_directory)
     unfinished.recipe.write_text(json.dumps(recipe.to_dict(), indent=2) + "\n", encoding="utf-8")
     unfinished.report.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
     return report
-
-
-@dataclass(frozen=True, slots=True)
-class _CleanText:
-    """Text of a corpus after cleaning, as two files of lines."""
-
-    corpus: Corpus
-    source: Path
-    target: Path
-    found: int
-    """Pairs that passed the filters."""
-
-    @property
-    def pairs(self) -> int:
-        """Pairs that are used."""
-        return min(self.found, self.corpus.most or self.found)
-
-    def read(self) -> Iterator[Pair]:
-        pairs = map(Pair, read_lines(self.source), read_lines(self.target))
-        return sampled(pairs, self.found, self.pairs)
 
 
 def _judge(recipe: Recipe, data_directory: Path) -> None:
@@ -247,19 +253,6 @@ def _shares(domains: Counter[str], largest: float) -> dict[str, float]:
     return shares
 
 
-def _track(pairs: Iterable[Pair], title: str) -> Iterable[Pair]:
-    """The pairs, with a progress bar on a terminal while they are read."""
-    return tqdm(
-        pairs,
-        title,
-        unit=" pairs",
-        unit_scale=True,
-        leave=False,
-        dynamic_ncols=True,
-        disable=None,
-    )
-
-
 def _test_sets(recipe: Recipe, data_directory: Path) -> list[TestSet]:
     """All sets to validate and to test with; chance repeats those of a generated corpus."""
     data = recipe.data
@@ -281,111 +274,10 @@ def _test_sets(recipe: Recipe, data_directory: Path) -> list[TestSet]:
     ]
 
 
-def _cleaned(
-    recipe: Recipe,
-    run: RunDirectory,
-    directory: Path,
-    data_directory: Path,
-    test_sets: Sequence[TestSet],
-) -> tuple[list[_CleanText], dict[str, Any]]:
-    data = recipe.data
-    directory.mkdir()
-    known = Seen()
-    held_out = _held_out(recipe, data_directory)
-    texts, counts = [], {}
-    for i, corpus in enumerate(data.train):
-        cleaner = Cleaner(
-            max_words=data.max_length,
-            max_ratio=data.max_ratio,
-            same_numbers=data.same_numbers,
-            generated=corpus.generator is not None,
-            machine=corpus.translated,
-            noisy=(data.source, data.target) if corpus.noisy else None,
-            held_out=held_out,
-            same_template=data.same_template,
-            known=known,
-        )
-        found = read_pairs(corpus, data.source, data.target, data_directory, run.translated)
-        if corpus.hold_out is not None:
-            every = corpus.hold_out
-            found = (pair for i, pair in enumerate(found) if i % every)
-        paths = directory / f"{i}.source", directory / f"{i}.target"
-        with paths[0].open("wb") as source, paths[1].open("wb") as target:
-            for pair in cleaner.clean(_track(found, corpus.label)):
-                of_pair = sides_of(pair) if test_sets else set()
-                for test_set in test_sets:
-                    test_set.note(of_pair)
-                source.write(f"{pair.source}\n".encode())
-                target.write(f"{pair.target}\n".encode())
-        texts.append(_CleanText(corpus, *paths, cleaner.kept))
-        counts[corpus.label] = {
-            "read": cleaner.seen,
-            "kept": cleaner.kept,
-            "used": texts[-1].pairs,
-            "dropped": dict(cleaner.dropped),
-        }
-        dropped = ", ".join(f"{count:,} {name}" for name, count in cleaner.dropped.most_common())
-        logger.info(
-            "%s: %s of %s pairs%s",
-            *(corpus.label, f"{texts[-1].pairs:,}", f"{cleaner.seen:,}"),
-            f"; dropped: {dropped}" if dropped else "",
-        )
-        for warning in warnings_of(corpus.label, cleaner.seen, cleaner.dropped):
-            logger.warning("%s", warning)
-    return texts, counts
-
-
-class _Encoder:
-    """Pairs of texts to pairs of token ids, one per direction, tags included."""
-
-    def __init__(self, recipe: Recipe, tokenizers: Tokenizers, unwritable: Set[int]) -> None:
-        """``unwritable`` are ids that the network never writes, and cannot learn to write."""
-        self.tokenizers = tokenizers
-        self.kept = 0
-        self.too_long = 0
-        self.unwritable = 0
-        self._unwritable = unwritable
-        self._max_length = recipe.data.max_length
-        self._prefixes = [
-            list(source_prefix(recipe.data, target, tokenizers.source))
-            for _, target in recipe.data.directions
-        ]
-        self._threads = os.cpu_count() or 1
-
-    def encoded(self, pairs: Iterable[Pair]) -> Iterator[list[list[IdPair]]]:
-        """Part by part, each pair that is short enough and writable in every direction."""
-        pairs = iter(pairs)
-        while part := list(itertools.islice(pairs, PART)):
-            sources = self.tokenizers.source.encode_all((p.source for p in part), self._threads)
-            targets = self.tokenizers.target.encode_all((p.target for p in part), self._threads)
-            longest = self._max_length - len(self._prefixes[0])
-            short = [
-                self._both_ways(source, target)
-                for source, target in zip(sources, targets, strict=True)
-                if max(len(source), len(target)) <= longest
-            ]
-            kept = [
-                pairs
-                for pairs in short
-                if all(self._unwritable.isdisjoint(written) for _, written in pairs)
-            ]
-            self.kept += len(kept)
-            self.too_long += len(part) - len(short)
-            self.unwritable += len(short) - len(kept)
-            yield kept
-
-    def _both_ways(self, source: list[int], target: list[int]) -> list[IdPair]:
-        sides = ((source, target), (target, source))
-        return [
-            (prefix + read, written)
-            for prefix, (read, written) in zip(self._prefixes, sides, strict=False)
-        ]
-
-
 def _write_valid(
     recipe: Recipe,
     run: RunDirectory,
-    encoder: _Encoder,
+    encoder: Encoder,
     corpus: Corpus,
     pairs: Sequence[Pair],
     split: str,
@@ -394,20 +286,18 @@ def _write_valid(
     too long, or cannot be written."""
     data = recipe.data
     full = [pair for pair in pairs if pair.is_full]
-    parts = list(encoder.encoded(full))
-    _require(encoder.kept, (corpus,))
+    encoded = encoder.encoded(Pair.columns(full))
+    _require(len(encoded.pairs), (corpus,))
     with ShardWriter(run.shards(split)) as valid:
-        for part in parts:
-            valid.append(list(itertools.chain.from_iterable(part)))
+        valid.append(list(itertools.chain.from_iterable(encoded.pairs)))
     if data.bidirectional:
         for i, path in enumerate(run.shards_of(split, data).values()):
             with ShardWriter(path) as valid:
-                for part in parts:
-                    valid.append([pair[i] for pair in part])
+                valid.append([pair[i] for pair in encoded.pairs])
     return {
-        "valid pairs": encoder.kept,
-        "valid with too many pieces": encoder.too_long,
-        "valid with pieces that are never written": encoder.unwritable,
+        "valid pairs": encoded.counts[PAIRS],
+        "valid with too many pieces": encoded.counts[TOO_LONG],
+        "valid with pieces that are never written": encoded.counts[UNWRITABLE],
         "valid empty": len(pairs) - len(full),
     }
 
@@ -415,8 +305,7 @@ def _write_valid(
 def _write_held_out(
     recipe: Recipe,
     run: RunDirectory,
-    tokenizers: Tokenizers,
-    unwritable: Set[int],
+    encoder: Encoder,
     data_directory: Path,
 ) -> dict[str, dict[str, int]]:
     """Shards and text of the pairs that corpora hold out; returns counts by corpus.
@@ -430,7 +319,6 @@ def _write_held_out(
             continue
         pairs = list(_part_held_out(corpus, recipe, data_directory))
         split = held_out_split(corpus)
-        encoder = _Encoder(recipe, tokenizers, unwritable)
         counts[corpus.name] = _write_valid(recipe, run, encoder, corpus, pairs, split)
         columns = dict(zip((data.source, data.target), zip(*pairs, strict=True), strict=True))
         metas = (data_directory / f"{corpus.name}.meta{end}" for end in ("", ".gz"))
@@ -454,9 +342,13 @@ def _bytes_needed(recipe: Recipe, unfinished: RunDirectory) -> int:
 
     The text lies beside the ids until these are complete.
     """
-    copies = max(corpus.repeat for corpus in recipe.data.train) * len(recipe.data.directions)
-    text = sum(path.stat().st_size for path in (unfinished.path / "text").glob("*"))
-    return round(text * (1 + BYTES_OF_IDS * copies))
+    sizes = [
+        sum(path.stat().st_size for path in (unfinished.path / "text").glob(f"{i}.*"))
+        for i in range(len(recipe.data.train))
+    ]
+    repeats = repeats_of(recipe.data, sizes)
+    copies = sum(size * repeat for size, repeat in zip(sizes, repeats, strict=True))
+    return round(sum(sizes) + BYTES_OF_IDS * copies * len(recipe.data.directions))
 
 
 def _require_same_if_trained(run: RunDirectory, prepared: RunDirectory) -> None:
@@ -476,6 +368,8 @@ def _replace(run: RunDirectory, prepared: RunDirectory) -> None:
     old ones go first, and the rename of the new ones is the last thing that happens.
     """
     old = prepared.path / "old"
+    # A kill leaves files in both places, from which nothing can go on.
+    (prepared.path / PROGRESS).unlink()
     if run.data.exists():
         run.data.rename(old)
     shutil.rmtree(run.held_out, ignore_errors=True)

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from array import array
 from hashlib import blake2b
+from pathlib import Path
+
+_READ = 1 << 20
+"""Keys that are read from a file at once."""
 
 
 class Seen:
@@ -16,10 +20,24 @@ class Seen:
         self._count = 0
         self._places = _empty(1 << 12)
 
+    @classmethod
+    def read(cls, path: Path, count: int) -> Seen:
+        """The set of the first ``count`` keys of a file; raises ``EOFError`` if it has fewer."""
+        seen = cls()
+        with path.open("rb") as file:
+            for begin in range(0, count, _READ):
+                keys = array("Q")
+                keys.fromfile(file, min(_READ, count - begin))
+                for key in keys:
+                    seen.add_key(key)
+        return seen
+
     def add(self, text: str) -> bool:
         """Add a text; returns whether it was absent."""
-        # Zero marks a free slot.
-        key = int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little") or 1
+        return self.add_key(key_of(text))
+
+    def add_key(self, key: int) -> bool:
+        """Add a text by its ``key_of``; returns whether it was absent."""
         if not _put(self._places, key):
             return False
         self._count += 1
@@ -30,6 +48,11 @@ class Seen:
                     _put(larger, kept)
             self._places = larger
         return True
+
+
+def key_of(text: str) -> int:
+    """Hash of a text. Zero marks a free slot, and is the hash of none."""
+    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little") or 1
 
 
 def _empty(places: int) -> array[int]:

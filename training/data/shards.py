@@ -7,9 +7,12 @@ import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
+
+from training.data.progress import opened_at, synced
 
 SIDES = ("source", "target")
 
@@ -56,22 +59,46 @@ class Shards:
         return cls.open(directory)
 
 
-class ShardWriter:
-    """Context manager that appends pairs to new shards, holding none of them in memory."""
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """Token sequences of each side, one after the other, and their lengths."""
 
-    def __init__(self, directory: Path) -> None:
-        directory.mkdir(parents=True, exist_ok=True)
-        self._files = contextlib.ExitStack()
-        self._tokens, self._offsets = (
-            [self._files.enter_context((directory / f"{side}.{kind}").open("wb")) for side in SIDES]
-            for kind in ("tokens", "offsets")
+    tokens: tuple[NDArray[np.int32], ...]
+    lengths: tuple[NDArray[np.int64], ...]
+
+    @classmethod
+    def of(cls, pairs: Sequence[IdPair]) -> Packed:
+        rows = [[pair[side] for pair in pairs] for side in range(len(SIDES))]
+        return cls(
+            tuple(np.fromiter(itertools.chain.from_iterable(each), np.int32) for each in rows),
+            tuple(np.array([len(row) for row in each], np.int64) for each in rows),
         )
-        self._ends = [0 for _ in SIDES]
-        self.pairs = 0
+
+
+class ShardWriter:
+    """Context manager that appends pairs to new shards, holding none of them in memory.
+
+    Shards that were written up to ``end``, as ``written`` returned it, are continued from there.
+    """
+
+    def __init__(self, directory: Path, end: Sequence[int] | None = None) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        self.pairs, *self._ends = end or (0, *(0 for _ in SIDES))
+        self._files = contextlib.ExitStack()
+
+        def opened(side: str, kind: str, size: int) -> BinaryIO:
+            return self._files.enter_context(opened_at(directory / f"{side}.{kind}", size))
+
+        self._tokens = [
+            opened(side, "tokens", 4 * end) for side, end in zip(SIDES, self._ends, strict=True)
+        ]
+        offsets = 0 if end is None else 8 * (self.pairs + 1)
+        self._offsets = [opened(side, "offsets", offsets) for side in SIDES]
 
     def __enter__(self) -> ShardWriter:
         for file in self._offsets:
-            file.write(np.zeros(1, np.int64).tobytes())
+            if not file.tell():
+                file.write(np.zeros(1, np.int64).tobytes())
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -82,16 +109,22 @@ class ShardWriter:
         """Number of tokens written so far, of each side."""
         return tuple(self._ends)
 
+    def written(self) -> list[int]:
+        """The number of pairs, and of each side's tokens, once all are on the disk."""
+        synced(*self._tokens, *self._offsets)
+        return [self.pairs, *self._ends]
+
     def append(self, pairs: Sequence[IdPair]) -> None:
-        if not pairs:
-            return
-        for side, (tokens, offsets) in enumerate(zip(self._tokens, self._offsets, strict=True)):
-            rows = [pair[side] for pair in pairs]
-            tokens.write(np.fromiter(itertools.chain.from_iterable(rows), np.int32).tobytes())
-            ends = self._ends[side] + np.cumsum([len(row) for row in rows], dtype=np.int64)
-            offsets.write(ends.tobytes())
-            self._ends[side] = int(ends[-1])
-        self.pairs += len(pairs)
+        if pairs:
+            self.append_packed(Packed.of(pairs))
+
+    def append_packed(self, packed: Packed) -> None:
+        for side, (tokens, lengths) in enumerate(zip(packed.tokens, packed.lengths, strict=True)):
+            self._tokens[side].write(tokens.tobytes())
+            ends = self._ends[side] + np.cumsum(lengths)
+            self._offsets[side].write(ends.tobytes())
+            self._ends[side] += int(lengths.sum())
+        self.pairs += len(packed.lengths[0])
 
 
 def _open_side(directory: Path, side: str) -> Side:

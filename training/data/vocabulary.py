@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from models.bundle.tokenizer import train_tokenizer
-from training.data.corpus import Pair
+from training.data.corpus import Pair, sampled
 from training.data.tags import tags_of
 from training.initial.pretrained import Pretrained
 from training.loop.resuming import vocabulary_of
@@ -71,13 +71,6 @@ def make_vocabularies(
         _learn(recipe, lambda: (pair.source for pair in sample()), made.source_tokenizer)
         _learn(recipe, lambda: (pair.target for pair in sample()), made.target_tokenizer)
     return made
-
-
-def sampled(pairs: Iterable[Pair], count: int, most: int) -> Iterator[Pair]:
-    """At most ``most`` of ``count`` pairs, evenly spread."""
-    for i, pair in enumerate(pairs):
-        if count <= most or i * most // count != (i - 1) * most // count:
-            yield pair
 
 
 def _learn(recipe: Recipe, texts: Callable[[], Iterable[str]], path: Path) -> None:

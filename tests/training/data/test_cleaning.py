@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from training.data.cleaning import Cleaner, normalise, sides_of
+from training.data.cleaning import Cleaner, Filters, normalise, sides_of
 from training.data.corpus import Pair
 from training.data.seen import Seen
 
@@ -47,9 +47,15 @@ def test_normalise_removes_invisible_characters_and_collapses_blanks(raw: str, c
     assert normalise(raw) == clean
 
 
+def cleaned(cleaner: Cleaner, pairs: list[Pair], **filters: Any) -> list[Pair]:
+    verdicts = Filters(**{"max_words": 20, "max_ratio": 4.0, **filters}).judge(pairs)
+    normalised = [*map(Pair, verdicts.sources, verdicts.targets)]
+    return [normalised[place] for place in cleaner.kept_of(verdicts)]
+
+
 def clean(*pairs: tuple[str, str], max_words: int = 20) -> tuple[list[Pair], dict[str, int]]:
-    cleaner = Cleaner(max_words=max_words, max_ratio=3.0)
-    kept = list(cleaner.clean(Pair(*pair) for pair in pairs))
+    cleaner = Cleaner()
+    kept = cleaned(cleaner, [Pair(*pair) for pair in pairs], max_words=max_words, max_ratio=3.0)
     assert cleaner.seen == len(pairs)
     assert cleaner.kept == len(kept)
     return kept, dict(cleaner.dropped)
@@ -149,16 +155,17 @@ OPTIONS: dict[str, dict[str, Any]] = {
 def test_optional_filters_drop_and_count(
     options: str, pair: tuple[str, str], objection: str | None
 ) -> None:
-    cleaner = Cleaner(**{"max_words": 20, "max_ratio": 4.0, **OPTIONS[options]})
-    assert len(list(cleaner.clean([Pair(*pair)]))) == cleaner.kept == (objection is None)
+    cleaner = Cleaner()
+    kept = cleaned(cleaner, [Pair(*pair)], **OPTIONS[options])
+    assert len(kept) == cleaner.kept == (objection is None)
     assert cleaner.dropped == ({objection: 1} if objection else {})
 
 
 def test_duplicate_across_corpora_is_dropped() -> None:
     known = Seen()
     for dropped in ({}, {"duplicate": 1}):
-        cleaner = Cleaner(max_words=20, max_ratio=3.0, known=known)
-        list(cleaner.clean([Pair("ein Hund", "a dog")]))
+        cleaner = Cleaner(known=known)
+        cleaned(cleaner, [Pair("ein Hund", "a dog")])
         assert cleaner.dropped == dropped
 
 
@@ -174,18 +181,17 @@ def test_every_pair_is_kept_or_counted_as_dropped(pairs: list[tuple[str, str]]) 
 
 def test_language_is_identified_after_the_cheap_filters_and_before_the_record_of_pairs() -> None:
     known = Seen()
-    cleaner = Cleaner(max_words=50, max_ratio=4.0, noisy=("de", "en"), known=known)
-    too_long = (words(51), FRENCH[1])
-    assert list(cleaner.clean([Pair(*FRENCH), Pair(*too_long)])) == []
+    cleaner = Cleaner(known=known)
+    pairs = [Pair(*FRENCH), Pair(words(51), FRENCH[1])]
+    assert cleaned(cleaner, pairs, max_words=50, noisy=("de", "en")) == []
     assert cleaner.dropped == {"other language": 1, "too long": 1}
-    unjudged = Cleaner(max_words=50, max_ratio=4.0, known=known)
-    assert list(unjudged.clean([Pair(*FRENCH)])) == [Pair(*FRENCH)]
+    assert cleaned(Cleaner(known=known), pairs[:1], max_words=50) == pairs[:1]
 
 
 def test_pairs_alike_but_for_figures_are_kept_up_to_the_limit() -> None:
-    cleaner = Cleaner(max_words=20, max_ratio=3.0, same_template=2)
+    cleaner = Cleaner(same_template=2)
     pairs = [Pair(f"Seite {i} von 20", f"Page {i} of 20") for i in range(5)]
-    assert list(cleaner.clean(pairs)) == pairs[:2]
+    assert cleaned(cleaner, pairs) == pairs[:2]
     assert dict(cleaner.dropped) == {"boilerplate": 3}
 
 

@@ -8,17 +8,19 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from models.bundle.tokenizer import Tokenizer
 from tests.support.raising import FULL, raiser
 from tests.support.tiny_training import prepared, tiny_recipe, with_network
 from training.checkpoint import CheckpointError
 from training.data import vocabulary
-from training.data.corpus import CorpusError, Pair, read_pairs
+from training.data.clean_text import CleanText
+from training.data.corpus import CorpusError, Pair, read_pairs, sampled
 from training.data.generated import generate
 from training.data.prepare import is_prepared, prepare
 from training.data.shards import Shards, ShardWriter
-from training.data.vocabulary import sampled
 from training.disk import CannotWrite
 from training.recipe import Augmentation, Corpus, InvalidRecipe, Recipe, Vocabulary
 from training.run_directory import RunDirectory
@@ -150,7 +152,7 @@ def test_a_vocabulary_is_learned_from_a_sample_of_the_recipes_size(
 def test_an_empty_validation_set_is_refused_before_anything_is_cleaned(
     data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("training.data.prepare._cleaned", None)
+    monkeypatch.setattr("training.data.prepare.clean_corpora", None)
     put(data, "empty", [("", "1")])
     recipe = with_data(found_recipe(), valid=Corpus(name="empty"))
     with pytest.raises(CorpusError, match="no pair of empty is left"):
@@ -181,7 +183,14 @@ def test_failed_preparation_keeps_the_previous_one(
 def test_interrupt_while_shards_are_replaced_leaves_no_shards(
     data: Path, run: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Path, "replace", raiser(KeyboardInterrupt()))
+    replace_whole = Path.replace
+
+    def interrupted(path: Path, to: Path) -> Path:
+        if to.parent == run.path:
+            raise KeyboardInterrupt
+        return replace_whole(path, to)
+
+    monkeypatch.setattr(Path, "replace", interrupted)
     with pytest.raises(KeyboardInterrupt):
         prepare(found_recipe(), run, data)
     with pytest.raises(FileNotFoundError, match="prepare"):
@@ -362,11 +371,63 @@ def test_a_sample_is_spread_evenly() -> None:
 
 
 def contents_of(run: RunDirectory) -> dict[Path, bytes]:
-    return {path: path.read_bytes() for path in run.path.rglob("*") if path.is_file()}
+    """The files of a run, without those of an unfinished preparation."""
+    files = {path for path in run.path.rglob("*") if path.is_file()}
+    files -= {*(run.path / "prepare.partial").rglob("*")}
+    return {path: path.read_bytes() for path in files}
 
 
 def with_data(recipe: Recipe, **changes: Any) -> Recipe:
     return replace(recipe, data=replace(recipe.data, **changes))
+
+
+@given(count=st.integers(1, 60), repeat=st.floats(0.01, 4), seed=st.integers(0, 9))
+def test_passes_have_every_pair_equally_often_and_spread_a_fraction_evenly(
+    tmp_path_factory: pytest.TempPathFactory, count: int, repeat: float, seed: int
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "lines"
+    path.write_text("".join(f"{i}\n" for i in range(count)), encoding="utf-8")
+    text = CleanText(Corpus(name="one"), path, path, count)
+    turns = [[int(pair.source) for pair in turn] for turn in text.passes(repeat, seed)]
+    assert turns == [[int(pair.source) for pair in turn] for turn in text.passes(repeat, seed)]
+    whole, part = int(repeat), round(count * (repeat % 1))
+    assert turns[:whole] == [[*range(count)]] * whole
+    assert [len(turn) for turn in turns[whole:]] == [part] * (part > 0)
+    for turn in turns[whole:]:
+        gaps = {after - before for before, after in zip(turn, turn[1:], strict=False)}
+        assert gaps <= {count // part, -(-count // part)}
+
+
+def test_another_seed_repeats_other_pairs_and_prepares_again(data: Path) -> None:
+    put(data, "one", [(f"{i} 2", f"2 {i}") for i in range(9)])
+    recipe = found_recipe()
+    one, two = recipe.data.train
+    recipe = with_data(recipe, train=(replace(one, repeat=1.5), two))
+    run = RunDirectory(data / "run")
+    report = prepare(recipe, run, data)
+    assert report["pairs"] == 9 + 4 + 1
+    others = [replace(recipe, seed=seed) for seed in range(2, 9)]
+    assert not any(is_prepared(other, run, data) for other in others)
+    made = [prepare(other, RunDirectory(data / "other"), data)["shards"] for other in others]
+    assert any(shards != report["shards"] for shards in made)
+
+
+@pytest.mark.parametrize(("temperature", "repeats"), [(1, (1, 1)), (2, (3, 1)), (1e9, (9, 1))])
+def test_temperature_repeats_smaller_corpora_more_often(
+    data: Path, temperature: float, repeats: tuple[float, float]
+) -> None:
+    put(data, "one", [("1 2 3", "3 2 1")])
+    put(data, "two", [(f"{i} 2", f"2 {i}") for i in range(9)], zipped=True)
+    recipe = with_data(found_recipe(), temperature=temperature)
+    report = prepare(recipe, RunDirectory(data / "run"), data)
+    assert tuple(each["repeat"] for each in report["train"].values()) == repeats
+    assert report["pairs"] == repeats[0] + 9
+
+
+def test_temperature_beside_a_repeat_is_refused() -> None:
+    one, two = found_recipe().data.train
+    with pytest.raises(InvalidRecipe, match="`repeat` of two"):
+        with_data(found_recipe(), train=(one, replace(two, repeat=2)), temperature=5)
 
 
 @pytest.mark.parametrize("kind", ["word", "unigram"])
