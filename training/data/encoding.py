@@ -146,8 +146,9 @@ def encode_texts(
     ):
 
         def saved() -> dict[str, Any]:
+            assert place is not None, "no block was written"
             return {
-                "place": None if place is None else asdict(place),
+                "place": asdict(place),
                 "counts": counts,
                 "domains": domains,
                 "written": train.written(),
@@ -160,7 +161,8 @@ def encode_texts(
             domain = texts[place.corpus].corpus.domain
             domains[domain] += sum(len(each) for each in block.packed.tokens)
             progress.save_at_times("encoding", saved)
-        progress.save("encoding", saved())
+        if place is not None:
+            progress.save("encoding", saved())
         return EncodedText(counts, train.pairs, train.tokens, domains, augmenter.counts)
 
 
@@ -183,7 +185,9 @@ def _blocks(
                 read.skip(begin.pair)
                 augmenter.resume(begin.augmenter)
             block: list[Pair] = []
-            steps = augmenter.steps(read, text.corpus.documents)
+            # Pairs of a part of a corpus do not succeed one another.
+            documents = text.corpus.documents and turn < int(repeat)
+            steps = augmenter.steps(read, documents)
             for made in tracked(steps, f"encoding {text.corpus.label}"):
                 block += made
                 if len(block) >= BLOCK:

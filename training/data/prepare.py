@@ -1,7 +1,7 @@
 """The hop ``prepare``: reads, cleans and augments text, learns the vocabulary, writes token shards.
 
 Text is streamed. Memory grows by twenty bytes a pair, which detect duplicates, and by the sample
-that the vocabulary is learned from.
+that the vocabulary is learned from. A killed preparation goes on from ``prepare.partial``.
 """
 
 from __future__ import annotations

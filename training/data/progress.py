@@ -68,9 +68,7 @@ def opened_at(path: Path, size: int) -> BinaryIO:
     file = path.open("r+b" if size else "wb")
     if os.fstat(file.fileno()).st_size < size:
         file.close()
-        raise CannotResume(
-            f"{path} has lost part of its content; remove {path.parent} to begin again"
-        )
+        raise CannotResume(f"{path} has lost part of its content; the same command begins again")
     file.truncate(size)
     file.seek(size)
     return file

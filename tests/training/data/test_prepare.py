@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -394,7 +395,7 @@ def test_passes_have_every_pair_equally_often_and_spread_a_fraction_evenly(
     assert turns[:whole] == [[*range(count)]] * whole
     assert [len(turn) for turn in turns[whole:]] == [part] * (part > 0)
     for turn in turns[whole:]:
-        gaps = {after - before for before, after in zip(turn, turn[1:], strict=False)}
+        gaps = {after - before for before, after in itertools.pairwise(turn)}
         assert gaps <= {count // part, -(-count // part)}
 
 
