@@ -6,6 +6,7 @@ text, so that the number of processes changes nothing.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import logging
 import random
@@ -157,15 +158,18 @@ class _Cleaning:
         self._corpora: list[dict[str, Any]] = state["corpora"]
         for test_set, found in zip(test_sets, state["found"], strict=False):
             test_set.found.update(found)
-        path = directory / "seen"
-        self._keys = opened_at(path, 8 * state["keys"])
-        self._known = Seen.read(path, state["keys"])
+        self._keys = opened_at(directory / "seen", 8 * state["keys"])
 
     def __enter__(self) -> _Cleaning:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._keys.close()
+
+    @functools.cached_property
+    def _known(self) -> Seen:
+        # Read on demand, because it takes two minutes for a hundred million pairs.
+        return Seen.read(self._directory / "seen", self._keys.tell() // 8)
 
     def paths(self, number: int) -> tuple[Path, Path]:
         return self._directory / f"{number}.source", self._directory / f"{number}.target"
@@ -185,7 +189,7 @@ class _Cleaning:
         cleaner = Cleaner(
             generated=corpus.generator is not None,
             same_template=same_template,
-            known=self._known,
+            known=Seen() if state.get("done") else self._known,
             seen=state["seen"],
             kept=state["kept"],
             dropped=Counter(state["dropped"]),
