@@ -25,7 +25,10 @@ from training.data.workers import WorkerFailed
 from training.recipe import Augmentation, Corpus, Data, Network, Recipe, Vocabulary
 from training.run_directory import RunDirectory
 
-PATIENCE_SECONDS = 120.0
+pytestmark = pytest.mark.slow
+
+PATIENCE_SECONDS = 300.0
+"""Longer than any preparation takes on a busy machine."""
 MOMENTS: dict[str, tuple[object, str, int]] = {
     "first corpus": (Cleaner, "kept_of", 4),
     "second corpus": (Cleaner, "kept_of", 11),

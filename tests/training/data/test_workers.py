@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.programs import python
 from training.data.corpus import CorpusError
 from training.data.workers import WorkerFailed, Workers
 
@@ -67,6 +68,12 @@ def test_a_failed_or_killed_process_is_a_refusal(
     with Workers(failing, 2) as workers, pytest.raises(raised, match=complaint):
         list(workers.map((i, None) for i in [0, *[bad] * 20]))
     assert not multiprocessing.active_children()
+
+
+@pytest.mark.parametrize("name", ["clean_text", "encoding"])
+def test_functions_of_processes_do_not_import_pytorch(name: str) -> None:
+    loaded = python("-c", f"import sys, training.data.{name}; print('torch' in sys.modules)")
+    assert loaded == "False\n"
 
 
 def locking(path: Path) -> Path:
