@@ -83,7 +83,7 @@ lock: ## pin everything anew; see the top of requirements.lock
 	$(PYTHON) -m venv build/lock
 	build/lock/bin/python -m pip install --quiet --upgrade pip
 	build/lock/bin/python -m pip install --quiet --use-feature=fast-deps --dry-run \
-		--ignore-installed --report build/lock/report.json '.[cpu,gpu,fleet,train,tracing,ray,wandb,mlflow,bench,dev]'
+		--ignore-installed --report build/lock/report.json '.[cpu,gpu,fleet,oidc,train,tracing,ray,wandb,mlflow,bench,dev]'
 	{ grep '^#' requirements.lock; build/lock/bin/python -c 'import json, re, sys; \
 		print(*sorted(re.sub("[-_.]+", "-", each["metadata"]["name"]).lower() \
 		+ "==" + each["metadata"]["version"].lower() \

@@ -10,10 +10,11 @@ import asyncio
 import logging
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, FastAPI
 
@@ -85,6 +86,9 @@ from service.translation.types import Translation
 from service.workers.decode_server import DecodeServer
 from service.workers.owner_link import OpenModel, OwnerLink, socket_beside
 
+if TYPE_CHECKING:
+    from service.api.oidc import OidcIssuer
+
 logger = logging.getLogger(__name__)
 
 UPLOADS = ("/translate_file", "/v2/document")
@@ -136,7 +140,8 @@ def build(
     translator = LocalTranslator(repository, _admission(settings), detector)
     state = _State(settings)
     redis = RedisServer(settings.redis)
-    access = Access(policy_of(settings), state.keys, state.usage, SharedRateLimits(redis))
+    issuer = issuer_of(settings)
+    access = Access(policy_of(settings), state.keys, state.usage, SharedRateLimits(redis), issuer)
     limits = limits_of(settings)
     decoders = ChargedDecoders(access, translator.decoders)
     metered = MeteredTranslator(
@@ -201,6 +206,8 @@ def build(
             stack.push_async_callback(asyncio.to_thread, tracing.close)
             await stack.enter_async_context(state.open())
             stack.push_async_callback(redis.close)
+            if issuer is not None:
+                await stack.enter_async_context(issuer.running())
             stack.push_async_callback(painter.close)
             stack.push_async_callback(repository.close)
             if kept is not None:
@@ -255,7 +262,7 @@ def build(
         lifespan=lifespan,
     )
     add_pages(app)
-    add_document(app, dialects, keys_required=settings.api_keys == "required")
+    add_document(app, dialects, keys_required=settings.keys == "required")
     return Service(app, repository, translator, metrics, drain, reloader, decode_server, loaded)
 
 
@@ -282,7 +289,8 @@ def build_front(
         settings.request_seconds,
     )
     state = _State(settings)
-    callers = Callers(policy_of(settings), state.keys)
+    issuer = issuer_of(settings)
+    callers = Callers(policy_of(settings), state.keys, issuer)
 
     async def keep(caller: Caller, translations: Sequence[Translation]) -> str:
         return await link.keep(translations, callers.scope(caller))
@@ -294,7 +302,8 @@ def build_front(
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        async with state.database, link.running():
+        checking = nullcontext() if issuer is None else issuer.running()
+        async with state.database, checking, link.running():
             yield
 
     app = create_root_app(
@@ -467,12 +476,29 @@ def readings_bytes(settings: Settings) -> int:
 def policy_of(settings: Settings) -> AccessPolicy:
     """The operator's settings of access."""
     return AccessPolicy(
-        settings.api_keys,
+        settings.keys,
         settings.api_key_link,
         settings.admin_key,
         settings.requests_per_minute,
         settings.characters_per_month,
     )
+
+
+def issuer_of(settings: Settings) -> OidcIssuer | None:
+    """The issuer of access tokens, if there is one.
+
+    Raises ``InvalidSetting`` if the extra is not installed.
+    """
+    if not settings.oidc_issuer:
+        return None
+    try:
+        from service.api.oidc import OidcIssuer
+    except ImportError as error:
+        raise InvalidSetting(
+            "DRAGOMAN_OIDC_ISSUER is set, and PyJWT is not installed; install the extra oidc, or "
+            "unset it"
+        ) from error
+    return OidcIssuer(settings.oidc_issuer, settings.oidc_audience)
 
 
 class _State:
@@ -499,8 +525,8 @@ class _State:
 def _frontend(settings: Settings) -> Frontend:
     return Frontend(
         characters=settings.max_characters,
-        keys=settings.api_keys != "off",
-        key_required=settings.api_keys == "required",
+        keys=settings.keys != "off",
+        key_required=settings.keys == "required",
         suggestions=settings.suggestions,
         documents=settings.documents,
         extensions=SUPPORTED if settings.documents else (),

@@ -22,6 +22,7 @@ from pydantic import (
     SecretStr,
     ValidationError,
     field_validator,
+    model_validator,
 )
 
 PREFIX = "DRAGOMAN_"
@@ -216,6 +217,16 @@ class Settings(BaseModel):
     api_key_link: str = Field(
         default="", description="where to get a key; shown to callers without a key"
     )
+    oidc_issuer: str = Field(
+        default="",
+        pattern=r"^((https://[^\s/?#@]+|http://(localhost|127(\.\d{1,3}){3}|\[::1\])(:\d+)?)"
+        r"(/[^\s?#]*)?)?$",
+        description="address of an OpenID Connect issuer, such as https://login.example.org; with "
+        "one, every request needs an access token of it or a key; needs the extra oidc",
+    )
+    oidc_audience: str = Field(
+        default="", description="what access tokens of the issuer name in `aud`"
+    )
     admin_key: SecretStr = Field(
         default=SecretStr(""),
         description="what POST /models/reload and /admin ask for; without one both refuse every "
@@ -224,8 +235,8 @@ class Settings(BaseModel):
     requests_per_minute: int = Field(
         default=0,
         ge=0,
-        description="requests of a key that has no limit of its own, or of an address without a "
-        "key; 0 is unlimited",
+        description="requests of a key that has no limit of its own, of a token's subject, or of "
+        "an address without a key; 0 is unlimited",
     )
     redis: SecretStr | None = Field(
         default=None,
@@ -236,7 +247,8 @@ class Settings(BaseModel):
     characters_per_month: int = Field(
         default=0,
         ge=0,
-        description="characters of a key that has no quota of its own; 0 is unlimited",
+        description="characters of a key that has no quota of its own, or of a token's subject; 0 "
+        "is unlimited",
     )
     documents: bool = Field(default=True, description="whether files are translated")
     suggestions: bool = Field(
@@ -297,6 +309,22 @@ class Settings(BaseModel):
                 ip_network(proxy)
         return proxies
 
+    @model_validator(mode="after")
+    def _for_an_audience(self) -> Settings:
+        # A token for another service of the issuer must not be accepted here.
+        if bool(self.oidc_issuer) != bool(self.oidc_audience):
+            raise ValueError(
+                f"{PREFIX}OIDC_ISSUER and {PREFIX}OIDC_AUDIENCE belong together; "
+                "set both or neither"
+            )
+        return self
+
+    @property
+    def keys(self) -> Literal["off", "optional", "required"]:
+        """Whether callers need a key; an access token of the issuer, if there is one, replaces
+        it."""
+        return "required" if self.oidc_issuer else self.api_keys
+
     @property
     def preferred(self) -> tuple[str, ...]:
         """The names in ``prefer``."""
@@ -320,6 +348,8 @@ class Settings(BaseModel):
             return cls.model_validate(values)
         except ValidationError as error:
             first = error.errors()[0]
+            if not first["loc"]:
+                raise InvalidSetting(str(first["ctx"]["error"])) from error
             name = str(first["loc"][0])
             raise InvalidSetting(
                 f"{PREFIX}{name.upper()} is {str(values[name])!r}; it must be {_allowed(name)}"
@@ -361,6 +391,8 @@ def _allowed(name: str) -> str:
         return "one of " + ", ".join(choices)
     if field.annotation is bool:
         return "true or false"
+    if name == "oidc_issuer":
+        return "empty or an https:// address without a query; http:// only of this machine"
     if name == "gpus":
         return "all, or numbers of GPUs, separated by commas"
     if name == "trusted_proxies":

@@ -284,6 +284,7 @@ EXTRAS_OF = {
     "service": ("cpu",),
     "service.observability.device": ("gpu",),
     "service.observability.otlp": ("cpu", "tracing"),
+    "service.api.oidc": ("cpu", "oidc"),
     "service.state.shared_rates": ("cpu", "fleet"),
     "service.state.redis_server": ("cpu", "fleet"),
     "service.ray.deployment": ("cpu", "ray"),

@@ -1,4 +1,4 @@
-"""Identifies callers by API key or address, and applies rate limits and quotas.
+"""Identifies callers by API key, access token or address, and applies rate limits and quotas.
 
 Independent of the wire format: a key comes in a header, or in a field that the dialect has read.
 The server reports a caller's address; behind a proxy, the server must be configured to trust it.
@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, Protocol
 
 from pydantic import SecretStr
 from starlette.requests import HTTPConnection
@@ -43,9 +43,10 @@ class AccessPolicy:
     key_link: str = ""
     admin_key: SecretStr = field(default_factory=lambda: SecretStr(""))
     requests_per_minute: int = 0
-    """Requests per minute of a key without its own limit, and of an address without a key."""
+    """Requests per minute of a key without its own limit, of a token's subject, and of an address
+    without a key."""
     characters_per_month: int = 0
-    """Characters per month of a key without its own quota."""
+    """Characters per month of a key without its own quota, and of a token's subject."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,21 +54,29 @@ class Caller:
     """Sender of a request and the limits in force for it; 0 means unlimited."""
 
     name: str | None
-    """Name of the key; ``None`` without a key."""
+    """Name of the key or of the token's subject; ``None`` without either."""
     counted_as: str = field(repr=False)
-    """Identifier of the rate limit counter: one for each key or address."""
+    """Identifier of the rate limit counter: one for each key, subject or address."""
     requests_per_minute: int = field(default=0, repr=False)
     characters_per_month: int = field(default=0, repr=False)
     bulk: bool = field(default=False, repr=False)
     """Whether the requests wait behind those of other callers."""
 
 
+class TokenIssuer(Protocol):
+    async def caller(self, credential: str) -> str | None:
+        """The name of the caller of an access token; ``None`` for what is no token."""
+
+
 class Callers:
     """Identifies callers. Changes no state, so that several processes may each have one."""
 
-    def __init__(self, policy: AccessPolicy, keys: KeyStore) -> None:
+    def __init__(
+        self, policy: AccessPolicy, keys: KeyStore, issuer: TokenIssuer | None = None
+    ) -> None:
         self._policy = policy
         self._keys = keys
+        self._issuer = issuer
 
     def anonymous(self, connection: HTTPConnection) -> Caller:
         """The caller without a key."""
@@ -77,7 +86,8 @@ class Callers:
     async def identify(self, connection: HTTPConnection, key: str | None = None) -> Caller:
         """Return the caller; ``key`` is the value of the request's key field, if it has one.
 
-        Raises ``KeyMissing`` or ``KeyInvalid``. Where keys are off, any key is ignored.
+        Raises ``KeyMissing``, ``KeyInvalid`` or ``IssuerUnavailable``. Where keys are off, any key
+        is ignored.
         """
         if self._policy.keys == "off":
             return self.anonymous(connection)
@@ -86,11 +96,15 @@ class Callers:
             if self._policy.keys == "required":
                 raise KeyMissing(self._policy.key_link)
             return self.anonymous(connection)
-        known = await self._keys.find(presented)
-        if known is None:
+        if (known := await self._keys.find(presented)) is not None:
+            caller = self._holder(known)
+        elif name := self._issuer and await self._issuer.caller(presented):
+            limits = self._policy.requests_per_minute, self._policy.characters_per_month
+            caller = Caller(name, f"token {name}", *limits)
+        else:
             raise KeyInvalid
-        note_caller(connection, known.name)
-        return self._holder(known)
+        note_caller(connection, caller.name)
+        return caller
 
     def origin(self, caller: Caller, priority: Priority) -> Origin:
         """Origin of the sentences of a caller's request."""
@@ -120,9 +134,14 @@ class Access:
     """Applies rate limits and quotas to callers. Owns the counters of both."""
 
     def __init__(
-        self, policy: AccessPolicy, keys: KeyStore, usage: UsageLedger, rates: SharedRateLimits
+        self,
+        policy: AccessPolicy,
+        keys: KeyStore,
+        usage: UsageLedger,
+        rates: SharedRateLimits,
+        issuer: TokenIssuer | None = None,
     ) -> None:
-        self.callers = Callers(policy, keys)
+        self.callers = Callers(policy, keys, issuer)
         self._policy = policy
         self._usage = usage
         self._rates = rates

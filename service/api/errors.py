@@ -97,8 +97,18 @@ class KeyMissing(RequestError):
 
 
 class KeyInvalid(RequestError):
-    def __init__(self) -> None:
-        super().__init__("Invalid API key")
+    """The key or access token is not valid; the message does not repeat it."""
+
+    def __init__(self, problem: str = "Invalid API key") -> None:
+        super().__init__(problem)
+
+
+class IssuerUnavailable(RequestError):
+    """Access tokens cannot be checked, because their issuer's keys are unknown."""
+
+    def __init__(self, issuer: str, retry_after: int = 10) -> None:
+        super().__init__(f"the service cannot read the keys of {issuer}; try again shortly")
+        self.retry_after = retry_after
 
 
 class Disabled(RequestError):
@@ -149,6 +159,7 @@ REFUSALS: dict[type[Exception], Refusal] = {
     BeamTooWide: _INVALID,
     KeyMissing: Refusal(HTTPStatus.BAD_REQUEST, "rejected", "unauthorized"),
     KeyInvalid: _FORBIDDEN,
+    IssuerUnavailable: Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "error", "internal"),
     AdminRefused: _FORBIDDEN,
     Disabled: _FORBIDDEN,
     InvalidGlossary: _INVALID,
@@ -237,6 +248,7 @@ def headers_of(error: Exception) -> dict[str, str]:
             | NotReady()
             | RateLimited()
             | StateFailed()
+            | IssuerUnavailable()
             | DocumentsFull()
             | DocumentNotReady()
         ):

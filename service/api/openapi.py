@@ -27,7 +27,11 @@ _ADMIN = ("/models/reload", "/admin/")
 
 _SCHEMES = MappingProxyType(
     {
-        "Bearer": {"type": "http", "scheme": "bearer", "description": "Any key, on any path."},
+        "Bearer": {
+            "type": "http",
+            "scheme": "bearer",
+            "description": "Any key or access token, on any path.",
+        },
         "X-API-Key": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
         "DeepL-Auth-Key": {
             "type": "apiKey",

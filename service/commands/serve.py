@@ -13,7 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from service.bootstrap import Service, build, configure_logging
+from service.bootstrap import Service, build, configure_logging, issuer_of
 from service.catalogue.errors import NotReady
 from service.commands.command import GET_ONE, CommandFailed, add_bundles, settings_of
 from service.commands.terminal import say
@@ -57,6 +57,8 @@ def _run(options: argparse.Namespace) -> int:
     configure_logging(settings)
     with _listener(settings.host, settings.port) as listener:
         asyncio.run(check_state(settings))
+        # A setting without its extra stops the command before it starts workers.
+        issuer_of(settings)
         host, port = listener.getsockname()[:2]
         address = f"[{host}]" if ":" in host else host
         if settings.workers:
