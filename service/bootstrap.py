@@ -192,7 +192,12 @@ def build(
         sentences.create_router(metered, repository, access),
         attention.create_router(Inspector(repository, store), painter, access, limits),
         operations.create_router(
-            repository, metrics, drain, reload_everywhere, access.require_admin
+            repository,
+            metrics,
+            drain,
+            reload_everywhere,
+            access.require_admin,
+            access.callers.permission,
         ),
         keys.create_router(state.keys, state.usage, access.require_admin),
     ]

@@ -117,14 +117,15 @@ def test_a_key_is_printed_once_and_works_until_it_is_removed(
     assert warning == "dragoman: keep this key; it is stored nowhere else"
     assert key not in err
     assert keys(tmp_path, "add", "mastodon", "--characters-per-month", "5000") == 0
+    assert keys(tmp_path, "limit", "weblate", "--models", "a, b", "--languages", "de-en") == 0
     capfd.readouterr()
     assert keys(tmp_path, "list") == 0
     today = f"{datetime.now(UTC):%Y-%m-%d}"
     assert capfd.readouterr().out == (
         f"mastodon: added {today}, unlimited requests a minute, 0 of 5000 characters and "
         "0 documents this month\n"
-        f"weblate: added {today}, 60 requests a minute, 0 of unlimited characters and "
-        "0 documents this month\n"
+        f"weblate: added {today}, unlimited requests a minute, 0 of unlimited characters and "
+        "0 documents this month, models a b only, languages de-en only\n"
     )
     assert asyncio.run(holder(tmp_path, key)) == "weblate"
     assert keys(tmp_path, "remove", "weblate") == 0
@@ -166,6 +167,7 @@ def test_failed_key_commands_print_one_error_line(
         (("add", "weblate"), "there is a key named 'weblate' already; remove it first"),
         (("add", "a b"), "'a b' is no name for a key"),
         (("add", "b", "--requests-per-minute", "-1"), "-1 is no limit"),
+        (("limit", "weblate", "--languages", "en"), "en permits no pair by itself"),
         (("remove", "b"), "there is no key named 'b'; see `dragoman keys list`"),
     ):
         err = error_line(capfd, "keys", *arguments, *state)

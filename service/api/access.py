@@ -20,6 +20,7 @@ from starlette.requests import HTTPConnection
 
 from service.api.errors import AdminRefused, KeyInvalid, KeyMissing
 from service.api.middleware import note_caller
+from service.catalogue.permission import Permission
 from service.engine.types import Origin, Priority
 from service.state.keys import ApiKey, KeyStore
 from service.state.shared_rates import SharedRateLimits
@@ -61,6 +62,8 @@ class Caller:
     characters_per_month: int = field(default=0, repr=False)
     bulk: bool = field(default=False, repr=False)
     """Whether the requests wait behind those of other callers."""
+    permission: Permission | None = field(default=None, repr=False)
+    """The languages and models that the caller may use; ``None`` is all."""
 
 
 class TokenIssuer(Protocol):
@@ -106,6 +109,14 @@ class Callers:
         note_caller(connection, caller.name)
         return caller
 
+    async def permission(self, connection: HTTPConnection) -> Permission | None:
+        """The permission of the key in a header, for routes that need none; ``None`` is all."""
+        presented = next(iter(_presented(connection)), None)
+        if self._policy.keys == "off" or presented is None:
+            return None
+        known = await self._keys.find(presented)
+        return None if known is None else _permission_of(known)
+
     def origin(self, caller: Caller, priority: Priority) -> Origin:
         """Origin of the sentences of a caller's request."""
         effective = "bulk" if caller.bulk else priority
@@ -127,6 +138,7 @@ class Callers:
             self._policy.requests_per_minute if requests is None else requests,
             self._policy.characters_per_month if characters is None else characters,
             key.limits.bulk,
+            _permission_of(key),
         )
 
 
@@ -207,6 +219,13 @@ class Access:
             raise AdminRefused(
                 "this needs the admin key; send it as Authorization: Bearer, or as X-API-Key"
             )
+
+
+def _permission_of(key: ApiKey) -> Permission | None:
+    models, languages = key.limits.models, key.limits.languages
+    if not models and not languages:
+        return None
+    return Permission(frozenset(models), frozenset(languages))
 
 
 def _presented(connection: HTTPConnection) -> list[str]:

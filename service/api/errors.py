@@ -11,6 +11,7 @@ from http import HTTPStatus
 from service.catalogue.attention_reader import TargetTooLong
 from service.catalogue.errors import (
     ModelMemoryFull,
+    NotPermitted,
     NotReady,
     UnknownLanguage,
     UnknownModel,
@@ -157,6 +158,7 @@ REFUSALS: dict[type[Exception], Refusal] = {
     UnsupportedPair: _INVALID,
     UndetectedLanguage: _INVALID,
     BeamTooWide: _INVALID,
+    NotPermitted: _FORBIDDEN,
     KeyMissing: Refusal(HTTPStatus.BAD_REQUEST, "rejected", "unauthorized"),
     KeyInvalid: _FORBIDDEN,
     IssuerUnavailable: Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "error", "internal"),

@@ -13,11 +13,12 @@ from fastapi import APIRouter, Request, Response
 from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
 
 from service.api.fields import schemas
+from service.api.fields.bounds import NAME_CHARACTERS
 from service.api.fields.parameters import read_fields
 from service.api.fields.schemas import Answer, answer_of, answer_or
 from service.api.responses import Json, refusals
 from service.observability.logging import audit
-from service.state.keys import KEY_NAME, LARGEST_LIMIT, ApiKey, KeyStore, Limits
+from service.state.keys import KEY_NAME, LARGEST_LIMIT, MOST_PERMITTED, ApiKey, KeyStore, Limits
 from service.state.usage import UsageLedger, month_of
 from service.translation.decoding import WHOLE
 
@@ -26,6 +27,9 @@ _LONGEST_TIME = 40
 
 _CSV = {"text/csv": {"schema": {"type": "string"}}}
 
+_Names = Annotated[
+    list[Annotated[str, Field(max_length=NAME_CHARACTERS)]], Field(max_length=MOST_PERMITTED)
+]
 _Limit = Annotated[int, Field(ge=0, le=LARGEST_LIMIT), WHOLE]
 
 
@@ -57,9 +61,24 @@ class LimitParameters(BaseModel):
     requests_per_minute: _Limit | None = Field(None, description="0 is unlimited.")
     characters_per_month: _Limit | None = Field(None, description="0 is unlimited.")
     bulk: bool = Field(False, description="Whether its requests wait behind those of other keys.")
+    models: _Names = Field(
+        default=[], description="The only models it may use; all if empty.", examples=[["de-en"]]
+    )
+    languages: _Names = Field(
+        default=[],
+        description="The only languages it may use: pairs, and codes, of which it may use all "
+        "pairs; all if empty.",
+        examples=[["de", "en", "en-fr"]],
+    )
 
     def limits(self) -> Limits:
-        return Limits(self.requests_per_minute, self.characters_per_month, self.bulk)
+        return Limits(
+            self.requests_per_minute,
+            self.characters_per_month,
+            self.bulk,
+            tuple(self.models),
+            tuple(self.languages),
+        )
 
 
 class NewKeyParameters(LimitParameters):
@@ -104,6 +123,8 @@ class KeyAnswer(Answer):
     requests_per_minute: int | None = Field(description="null is the service's default.")
     characters_per_month: int | None = Field(description="null is the service's default.")
     bulk: bool
+    models: list[str] = Field(description="Empty is all.")
+    languages: list[str] = Field(description="Empty is all.")
     keys: list[SecretAnswer] = Field(description="The keys of the name, the oldest first.")
 
 
@@ -269,6 +290,8 @@ def _answer(key: ApiKey) -> KeyAnswer:
         requests_per_minute=key.limits.requests_per_minute,
         characters_per_month=key.limits.characters_per_month,
         bulk=key.limits.bulk,
+        models=list(key.limits.models),
+        languages=list(key.limits.languages),
         keys=[SecretAnswer(created=each.created, expires=each.expires) for each in key.secrets],
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from fastapi import Request
@@ -74,6 +74,11 @@ class RequestMeter:
         facts.timing = longest([translation.timing for translation in translations])
         facts.characters = sum(characters)
         facts.tokens = sum(t.source_tokens + t.target_tokens for t in translations)
+
+
+def permitted(wanted: TranslateRequest, caller: Caller) -> TranslateRequest:
+    """The request with what its caller may use."""
+    return replace(wanted, permission=caller.permission)
 
 
 def time_limit(request: Request, most: float) -> float:
@@ -157,7 +162,7 @@ class MeteredTranslator:
         async with deadline(allowed.seconds):
             characters = await self._characters(reading, origin)
             async with self._open(caller, sum(characters), origin) as (decoder, _):
-                prepared = await self._prepared(reading, origin)
+                prepared = await self._prepared(reading, caller, origin)
                 translations = await self._translator.translate(
                     prepared, decoder, caller=origin.caller
                 )
@@ -177,7 +182,7 @@ class MeteredTranslator:
         async with deadline(allowed.seconds):
             characters = await self._characters(reading, origin)
             async with self._open(caller, sum(characters), origin) as (decoder, charge):
-                prepared = await self._prepared(reading, origin)
+                prepared = await self._prepared(reading, caller, origin)
                 stream = self._translator.stream(prepared, decoder, origin.caller)
                 delivered, used = 0.0, 0
                 # Closing the stream here ends its work before the charge completes.
@@ -201,6 +206,7 @@ class MeteredTranslator:
             self.limits.check([place.translation])
         origin = allowed.origin
         characters = sum(await self._reader.characters(wanted.texts, wanted.markup, origin.caller))
+        wanted = permitted(wanted, caller)
         async with (
             deadline(allowed.seconds),
             self._open(caller, characters, origin) as (decoder, _),
@@ -217,7 +223,8 @@ class MeteredTranslator:
         ``DeadlineExceeded``, and what ``Translator.read`` raises."""
         allowed = self._meter.allowed(request, caller, wanted, "interactive")
         async with deadline(allowed.seconds):
-            return split_text(await self._translator.read(wanted, allowed.origin.caller))
+            read = await self._translator.read(permitted(wanted, caller), allowed.origin.caller)
+            return split_text(read)
 
     async def _characters(self, reading: Reading[Any], origin: Origin) -> tuple[int, ...]:
         """The characters of each text to charge for."""
@@ -228,7 +235,10 @@ class MeteredTranslator:
             )
         return reading.characters
 
-    async def _prepared(self, reading: Reading[Any], origin: Origin) -> Prepared:
+    async def _prepared(self, reading: Reading[Any], caller: Caller, origin: Origin) -> Prepared:
+        if caller.permission is not None:
+            # The kept one may have a model that this caller may not use, and is for all callers.
+            return await self._translator.read(permitted(reading.wanted, caller), origin.caller)
         if reading.prepared is not None:
             return reading.prepared
         prepared = await self._translator.read(reading.wanted, origin.caller)

@@ -256,7 +256,7 @@ def _algorithms_of(key: Any) -> tuple[str, ...]:
 
 
 def _reason(error: jwt.PyJWTError) -> str:
-    """What is wrong with a token. Messages of PyJWT may quote it."""
+    """The fault of a token. Messages of PyJWT may quote the token."""
     match error:
         case jwt.ExpiredSignatureError():
             return "it has expired"

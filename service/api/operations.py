@@ -13,6 +13,7 @@ from service.api.fields.schemas import Answer, answer_of
 from service.api.responses import Json, refusals
 from service.catalogue.errors import NotReady
 from service.catalogue.loaded_model import LoadedModel
+from service.catalogue.permission import Permission
 from service.catalogue.repository import ModelRepository, Reloaded
 from service.observability.logging import audit
 from service.observability.metrics import Metrics
@@ -95,6 +96,7 @@ def create_router(
     drain: Drain,
     reload: Reload,
     authorize: Authorize,
+    permission_of: Callable[[Request], Awaitable[Permission | None]],
 ) -> APIRouter:
     router = APIRouter(tags=["operations"])
     metrics.ready_while(lambda: not _hindrances(repository, drain))
@@ -141,9 +143,15 @@ def create_router(
         return Json(body, HTTPStatus.SERVICE_UNAVAILABLE if reasons else HTTPStatus.OK)
 
     @router.get("/models", summary="List models", responses={200: answer_of(ModelsAnswer)})
-    async def models() -> Response:
+    async def models(request: Request) -> Response:
+        """A key that is restricted gets the models that it may use."""
         offered, _ = _models(repository)
-        answers = [_describe(model) for model in offered]
+        permission = await permission_of(request)
+        answers = [
+            _describe(model)
+            for model in offered
+            if permission is None or permission.permits_model(model.name)
+        ]
         return Json(ModelsAnswer(models=answers, failed=dict(repository.failed)))
 
     @router.post(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
 
@@ -11,6 +11,7 @@ from models.bundle.languages import canonical, display_name, without_region
 from models.bundle.manifest import Manifest
 from service.catalogue.errors import UnknownLanguage, UnknownModel, UnsupportedPair
 from service.catalogue.loaded_model import DirectedModel, LoadedModel
+from service.catalogue.permission import Permission
 from service.text.types import Language, LanguagePair
 
 Route = tuple[DirectedModel, ...]
@@ -49,6 +50,25 @@ class Catalogue:
         languages = (Language(c, display_name(c), self.targets_of(c)) for c in self.codes)
         return tuple(sorted(languages, key=lambda language: language.name))
 
+    def permitted(self, permission: Permission | None) -> tuple[Language, ...]:
+        """The languages that a caller may use, in ``languages``. Blocks for many pairs."""
+        if permission is None:
+            return self.languages
+        models = tuple(model for model in self.models if permission.permits_model(model.name))
+        languages = [
+            replace(
+                each,
+                targets=tuple(
+                    target
+                    for target in each.targets
+                    if permission.permits(LanguagePair(each.code, target))
+                ),
+            )
+            for each in replace(self, models=models).languages
+        ]
+        targets = {target for each in languages for target in each.targets}
+        return tuple(each for each in languages if each.targets or each.code in targets)
+
     def targets_of(self, source: str) -> tuple[str, ...]:
         """The other languages that ``source`` is translated to, directly or through a pivot."""
         direct = self._direct(source)
@@ -59,30 +79,39 @@ class Catalogue:
         """The pairs that one model translates without a pivot."""
         return tuple(sorted(self._by_pair))
 
-    def route(self, pair: LanguagePair, name: str | None = None) -> Route:
+    def route(
+        self, pair: LanguagePair, name: str | None = None, permission: Permission | None = None
+    ) -> Route:
         """The models from source to target: one, or two through a pivot.
 
         Of several models for a pair, the one called ``name`` is taken, else the best whose engine
         is alive: the first of ``preferred``, then by the FLORES score of its card, then by name.
-        English is the preferred pivot. Raises ``UnknownModel`` or
-        ``UnsupportedPair``.
+        English is the preferred pivot. Models without ``permission`` are passed over. Raises
+        ``UnknownModel``, ``UnsupportedPair`` or ``NotPermitted``.
         """
+        if permission is not None:
+            permission.check(pair)
         if name is not None:
+            if permission is not None:
+                permission.check_model(name)
             model = self.named(name)
             for directed in self._by_pair.get(pair, ()):
                 if directed.model is model:
                     return (directed,)
             offered = [str(directed.pair) for directed in model.directed]
             raise UnsupportedPair(pair.source, pair.target, offered, name)
-        if direct := self._directed_model(pair):
+        if direct := self._directed_model(pair, permission):
             return (direct,)
         routes = [
             (first, second)
             for pivot in in_pivot_order(self._direct(pair.source))
-            if (first := self._directed_model(LanguagePair(pair.source, pivot)))
-            and (second := self._directed_model(LanguagePair(pivot, pair.target)))
+            if (first := self._directed_model(LanguagePair(pair.source, pivot), permission))
+            and (second := self._directed_model(LanguagePair(pivot, pair.target), permission))
         ]
         if not routes:
+            if permission is not None:
+                for directed in self.route(pair):
+                    permission.check_model(directed.model.name)
             raise UnsupportedPair(pair.source, pair.target, self.targets_of(pair.source))
         return next((r for r in routes if all(w.model.engine.alive for w in r)), routes[0])
 
@@ -132,8 +161,12 @@ class Catalogue:
     def _direct(self, source: str) -> set[str]:
         return self._targets.get(source, set())
 
-    def _directed_model(self, pair: LanguagePair) -> DirectedModel | None:
+    def _directed_model(
+        self, pair: LanguagePair, permission: Permission | None
+    ) -> DirectedModel | None:
         fitting = self._by_pair.get(pair, ())
+        if permission is not None:
+            fitting = tuple(w for w in fitting if permission.permits_model(w.model.name))
         return next((w for w in fitting if w.model.engine.alive), fitting[0] if fitting else None)
 
 

@@ -53,6 +53,15 @@ class UnknownModel(TranslationError):
         self.name = name
 
 
+class NotPermitted(TranslationError):
+    """The caller's key is restricted to other languages or models."""
+
+    def __init__(self, action: str, name: str, permitted: Iterable[str]) -> None:
+        shown = sorted(permitted)
+        listed = ", ".join(shown[:_MOST_SHOWN]) + (", …" if len(shown) > _MOST_SHOWN else "")
+        super().__init__(f"this key may not {action} {name}; it is for {listed}")
+
+
 class NotReady(TranslationError):
     """No model is available; the client may retry after ``retry_after`` seconds."""
 

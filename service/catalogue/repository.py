@@ -20,6 +20,7 @@ from models.bundle.manifest import InvalidBundle
 from service.catalogue.catalogue import Catalogue, Route
 from service.catalogue.errors import ModelReplaced, NotReady, without_directory
 from service.catalogue.loaded_model import LoadedModel
+from service.catalogue.permission import Permission
 from service.text.types import LanguagePair
 
 logger = logging.getLogger(__name__)
@@ -98,12 +99,14 @@ class ModelRepository:
         return tuple(model.name for model in models if not model.engine.alive)
 
     @asynccontextmanager
-    async def lease(self, pair: LanguagePair, name: str | None = None) -> AsyncIterator[Route]:
+    async def lease(
+        self, pair: LanguagePair, name: str | None = None, permission: Permission | None = None
+    ) -> AsyncIterator[Route]:
         """The route of a pair. Its models stay loaded until the lease ends.
 
         See ``Catalogue.route``.
         """
-        route = self.catalogue.route(pair, name)
+        route = self.catalogue.route(pair, name, permission)
         # Both directions of a pivot route may belong to one model.
         async with self.held([directed.model for directed in route]):
             for directed in route:

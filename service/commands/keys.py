@@ -79,6 +79,19 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--bulk", action="store_true", help="its requests wait behind those of other keys"
     )
+    parser.add_argument(
+        "--models",
+        metavar="NAMES",
+        default="",
+        help="the only models that it may use, separated by commas; left out, all",
+    )
+    parser.add_argument(
+        "--languages",
+        metavar="CODES",
+        default="",
+        help="the only languages that it may use, separated by commas: pairs such as de-en, and "
+        "codes, of which it may use all pairs; left out, all",
+    )
 
 
 def _time(text: str) -> datetime:
@@ -92,7 +105,13 @@ def _time(text: str) -> datetime:
 
 
 def _limits_of(options: argparse.Namespace) -> Limits:
-    return Limits(options.requests_per_minute, options.characters_per_month, options.bulk)
+    return Limits(
+        options.requests_per_minute,
+        options.characters_per_month,
+        options.bulk,
+        tuple(filter(None, map(str.strip, options.models.split(",")))),
+        tuple(filter(None, map(str.strip, options.languages.split(",")))),
+    )
 
 
 def _add(options: argparse.Namespace) -> int:
@@ -190,7 +209,12 @@ def _line(key: ApiKey, usage: Usage, settings: Settings) -> str:
         f"minute{' behind others' if key.limits.bulk else ''}, {usage.characters} of "
         f"{_shown(settings.characters_per_month if quota is None else quota)} characters and "
         f"{usage.documents} documents this month"
+        f"{_only('models', key.limits.models)}{_only('languages', key.limits.languages)}"
     )
+
+
+def _only(what: str, names: tuple[str, ...]) -> str:
+    return f", {what} {' '.join(names)} only" if names else ""
 
 
 def _shown(limit: int) -> str:

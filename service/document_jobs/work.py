@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from pydantic import TypeAdapter
 
 from service.catalogue.errors import ModelMemoryFull
+from service.catalogue.permission import Permission
 from service.catalogue.repository import ModelRepository
 from service.document_jobs.types import EqualLanguages
 from service.documents import DocumentReader, Languages, ReadDocument, translate_document
@@ -45,6 +46,8 @@ class DocumentOrder:
     """Origin, whose caller's share of the document readers and of the batch is used."""
     refuse_equal_languages: bool = False
     """Whether a document in the target language is an error; otherwise it stays as it is."""
+    permission: Permission | None = None
+    """The languages and models that the caller may use; ``None`` is all."""
 
 
 _INSTRUCTIONS = TypeAdapter(DocumentOrder)
@@ -136,6 +139,7 @@ class DocumentWork:
             markup,
             terms=order.terms,
             keep_capitals=opened.document.media_type not in _LINES,
+            permission=order.permission,
         )
         while True:
             try:
@@ -152,8 +156,9 @@ class DocumentWork:
     def _checked(self, source: str, order: DocumentOrder) -> LanguagePair:
         catalogue = self._repository.catalogue
         pair = catalogue.pair(source, order.target)
-        if order.model is not None and pair.source != pair.target:
-            catalogue.route(pair, order.model)
+        chosen = order.model is not None or order.permission is not None
+        if chosen and pair.source != pair.target:
+            catalogue.route(pair, order.model, order.permission)
         return pair
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from service.catalogue.errors import UnknownModel, UnsupportedPair
 from service.catalogue.loaded_model import DirectedModel
+from service.catalogue.permission import Permission
 from service.catalogue.repository import ModelRepository
 from service.inspection.attention import (
     Maps,
@@ -71,6 +72,8 @@ class ModelChoice:
     source: str
     target: str
     model: str | None = None
+    permission: Permission | None = None
+    """The languages and models that the caller may use; ``None`` is all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +228,10 @@ class Inspector:
     async def _leased(self, choice: ModelChoice) -> AsyncIterator[DirectedModel]:
         catalogue = self._repository.catalogue
         pair = catalogue.pair(choice.source, choice.target)
-        async with self._repository.lease(pair, choice.model) as (directed, *others):
+        async with self._repository.lease(pair, choice.model, choice.permission) as (
+            directed,
+            *others,
+        ):
             if others:
                 # A pivot route has no attention between the two texts.
                 direct = [p.target for p in catalogue.direct_pairs() if p.source == pair.source]

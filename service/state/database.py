@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 FILE_NAME = "dragoman.db"
 
-_LATEST = 4
+_LATEST = 5
 """Revision of ``service.state.schema``, and ``user_version`` of files, by which an earlier Dragoman
 refuses to open them."""
 _THREADS = 4

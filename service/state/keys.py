@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 import math
 import re
 import secrets
@@ -14,12 +15,13 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, and_, delete, func, insert, or_, select, update
 
+from models.bundle.languages import canonical
 from service.state.database import Database
-from service.state.errors import KeyNotFound, KeyRefused, KeyTaken, StateFailed
+from service.state.errors import KeyNotFound, KeyRefused, KeyTaken, StateFailed, shortened
 from service.state.revisions import bump, revision_of
 from service.state.schema import API_KEYS, KEY_SECRETS
 
@@ -31,7 +33,12 @@ KEY_NAME = "[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 """Regular expression of the names of keys."""
 _VALID_NAME = re.compile(KEY_NAME)
 _VALID_KEY = re.compile(r"[!-~]{1,200}")
+_VALID_MODEL = re.compile(r"[a-z0-9][a-z0-9._-]{0,199}")
 LARGEST_LIMIT = 2**53
+MOST_PERMITTED = 100
+"""Models of a key, and languages."""
+_MOST_PARTS = 8
+"""Subtags of two codes that are tried."""
 _MOST_SECRETS = 10
 """Keys of one name."""
 _TRUSTED_SECONDS = 1.0
@@ -64,6 +71,11 @@ class Limits:
     characters_per_month: int | None = None
     bulk: bool = False
     """Whether every request waits behind those of other holders."""
+    models: tuple[str, ...] = ()
+    """Names of the only models that may be used; all if there are none."""
+    languages: tuple[str, ...] = ()
+    """The only languages that may be used: codes, and pairs such as ``de-en``; all if there are
+    none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +136,7 @@ class KeyStore:
             if connection.execute(select(API_KEYS.c.name).where(_is(name))).first():
                 raise KeyTaken(f"there is a key named {name!r} already; remove it first")
             created = _written(secret.created)
-            row = {"name": name, "created": created, **asdict(limits)}
+            row = {"name": name, "created": created, **_row_of(limits)}
             connection.execute(insert(API_KEYS).values(row))
             _insert(connection, name, secret)
 
@@ -164,7 +176,7 @@ class KeyStore:
 
         def write(connection: Connection) -> None:
             _require(connection, name)
-            connection.execute(update(API_KEYS).where(_is(name)).values(asdict(limits)))
+            connection.execute(update(API_KEYS).where(_is(name)).values(_row_of(limits)))
 
         await self._change(write)
 
@@ -243,6 +255,47 @@ def _check(limits: Limits) -> None:
         if limit is not None and not 0 <= limit <= LARGEST_LIMIT:
             raise KeyRefused(f"{limit} is no limit; 0 is unlimited, {LARGEST_LIMIT} the most")
 
+    for name in limits.models:
+        if not _VALID_MODEL.fullmatch(name):
+            raise KeyRefused(f"{shortened(name)!r} is no name of a model; see GET /models")
+    for name in limits.languages:
+        if not _names_languages(name):
+            raise KeyRefused(
+                f"{shortened(name)!r} is neither the code of a language, such as de, nor a pair, "
+                "such as de-en; see GET /languages"
+            )
+    if len(codes := [name for name in limits.languages if _is_canonical(name)]) == 1:
+        raise KeyRefused(
+            f"{codes[0]} permits no pair by itself; add the other language, or name pairs, such as "
+            "de-en"
+        )
+    for names in (limits.models, limits.languages):
+        if len(names) > MOST_PERMITTED:
+            raise KeyRefused(f"{len(names)} names are too many; a key has at most {MOST_PERMITTED}")
+
+
+def _names_languages(name: str) -> bool:
+    """Whether a name is a canonical code, or two with a dash between them. Codes have dashes."""
+    parts = name.split("-")
+    places = range(1, min(len(parts), _MOST_PARTS))
+    pairs = [("-".join(parts[:place]), "-".join(parts[place:])) for place in places]
+    return any(all(map(_is_canonical, codes)) for codes in [(name,), *pairs])
+
+
+def _is_canonical(code: str) -> bool:
+    try:
+        return canonical(code) == code
+    except ValueError:
+        return False
+
+
+def _row_of(limits: Limits) -> dict[str, Any]:
+    lists = {"models": limits.models, "languages": limits.languages}
+    return {
+        **asdict(limits),
+        **{name: json.dumps(each) if each else None for name, each in lists.items()},
+    }
+
 
 def _is(name: str) -> ColumnElement[bool]:
     return API_KEYS.c.name == name
@@ -283,7 +336,13 @@ def _select(connection: Connection) -> tuple[ApiKey, ...]:
     found = (
         ApiKey(
             row.name,
-            Limits(row.requests_per_minute, row.characters_per_month, row.bulk),
+            Limits(
+                row.requests_per_minute,
+                row.characters_per_month,
+                row.bulk,
+                tuple(json.loads(row.models or "[]")),
+                tuple(json.loads(row.languages or "[]")),
+            ),
             datetime.fromisoformat(row.created),
             tuple(by_name.get(row.name, ())),
         )

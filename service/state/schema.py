@@ -32,7 +32,10 @@ API_KEYS = Table(
     Column("characters_per_month", BigInteger),
     Column("bulk", Boolean, nullable=False),
     Column("created", Text, nullable=False),
+    Column("models", Text),
+    Column("languages", Text),
 )
+"""``models`` and ``languages`` are JSON lists; without one, all are permitted."""
 
 KEY_SECRETS = Table(
     "key_secrets",

@@ -114,7 +114,7 @@ class RequestReader:
         for pair, read in by_pair.items():
             route: Route = ()
             if pair.source != pair.target:
-                route = catalogue.route(pair, request.model)
+                route = catalogue.route(pair, request.model, request.permission)
             _check_route(request, pair, route)
             texts: list[Text] = []
             if route:

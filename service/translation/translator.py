@@ -128,7 +128,7 @@ class Translator:
         catalogue = self._models.catalogue
         found: dict[int, SentenceTooLong] = {}
         for each in await self.reader.read_texts(request, catalogue):
-            (first, *_) = catalogue.route(each.pair, request.model)
+            (first, *_) = catalogue.route(each.pair, request.model, request.permission)
             try:
                 await self.reader.prepared([each.marked], first, Job.of(request))
             except SentenceTooLong as error:

@@ -9,6 +9,7 @@ from functools import cached_property
 from itertools import chain, zip_longest
 from typing import TypeVar
 
+from service.catalogue.permission import Permission
 from service.engine.types import DecodingOptions, Durations, FinishReason
 from service.text.confidence import Confidence
 from service.text.markup.types import PLAIN, Markup
@@ -43,6 +44,8 @@ class TranslateRequest:
     """Whether the confidence of the translations is wanted; only without markup and terms."""
     keep_capitals: bool = False
     """Whether a sentence that begins with a capital letter also begins so in the translation."""
+    permission: Permission | None = None
+    """The languages and models that the caller may use; ``None`` is all."""
 
 
 @dataclass(frozen=True, slots=True)

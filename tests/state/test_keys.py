@@ -21,7 +21,8 @@ KEYS = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1, m
 
 async def test_a_random_key_is_found_with_its_limits(database: Database) -> None:
     store = KeyStore(database)
-    limits = Limits(requests_per_minute=60, characters_per_month=0, bulk=True)
+    languages = ("de-en", "en", "zh-Hans", "pt-BR-zh-Hans", "x-digits-x-words")
+    limits = Limits(60, 0, bulk=True, models=("general-de-en", "m"), languages=languages)
     key = await store.add("weblate", limits=limits)
     other = await store.add("mastodon")
     assert key.startswith("drg_")
@@ -122,6 +123,16 @@ async def test_invalid_names_keys_and_limits_are_refused(database: Database) -> 
         for value in (-1, 2**64):
             with pytest.raises(KeyRefused, match="is no limit"):
                 await store.add("weblate", limits=Limits(**{limit: value}))
+    for languages in (("DE",), ("de-EN",), ("de-",), ("",), ("de-en-fr",), ("deutsch",), ("-",)):
+        with pytest.raises(KeyRefused, match="neither the code of a language, such as de, nor"):
+            await store.add("weblate", limits=Limits(languages=languages))
+    for limits, problem in (
+        (Limits(languages=("en-de", "fr")), "fr permits no pair by itself"),
+        (Limits(languages=("en-de",) * 101), "101 names are too many; a key has at most 100"),
+        (Limits(models=("a/b",)), "'a/b' is no name of a model; see GET /models"),
+    ):
+        with pytest.raises(KeyRefused, match=problem):
+            await store.add("weblate", limits=limits)
     assert await store.all() == ()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import datetime
 from typing import Literal
 
@@ -14,6 +15,7 @@ from service.api.deepl.languages import SupportedLanguageAnswer, listed
 from service.api.fields import schemas
 from service.api.fields.schemas import Answer, answer_of
 from service.api.responses import Json
+from service.catalogue.catalogue import Side
 from service.catalogue.repository import ModelRepository
 
 _UNLIMITED = 1_000_000_000_000
@@ -54,9 +56,11 @@ def create_router(access: Access, repository: ModelRepository) -> APIRouter:
     )
     async def languages(request: Request) -> Response:
         """English and Portuguese are listed by their variants as targets."""
-        _, fields = await admitted(access, request)
+        caller, fields = await admitted(access, request)
         wanted = fields.parse(LanguagesParameters).type
-        return Json(listed(repository.catalogue, "sources" if wanted == "source" else "targets"))
+        side: Side = "sources" if wanted == "source" else "targets"
+        catalogue = repository.catalogue
+        return Json(await asyncio.to_thread(listed, catalogue, side, caller.permission))
 
     @router.post("/usage", summary="Usage of the caller in this month", responses=responses)
     @router.get("/usage", summary="Usage of the caller in this month", responses=responses)

@@ -122,6 +122,7 @@ def create_router(
             decoding=wanted.overrides(1),
             origin=access.callers.origin(caller, "bulk"),
             refuse_equal_languages=True,
+            permission=caller.permission,
         )
 
     # DeepL's client for Java adds the slash if it uploads from a stream.

@@ -16,6 +16,7 @@ from service.api.errors import BadRequest
 from service.api.fields.schemas import Answer
 from service.catalogue.catalogue import Catalogue, Side
 from service.catalogue.errors import UnknownLanguage
+from service.catalogue.permission import Permission
 from service.text.types import Language, LanguagePair
 
 VARIANTS = MappingProxyType(
@@ -97,10 +98,17 @@ class SupportedLanguageAnswer(Answer):
     )
 
 
-def listed(catalogue: Catalogue, side: Side) -> list[SupportedLanguageAnswer]:
-    """The languages of one side as ``GET /v2/languages`` lists them."""
-    offered = catalogue.sources if side == "sources" else catalogue.targets
-    languages = [each for each in catalogue.languages if each.code in offered]
+def listed(
+    catalogue: Catalogue, side: Side, permission: Permission | None
+) -> list[SupportedLanguageAnswer]:
+    """The languages of one side as ``GET /v2/languages`` lists them. Blocks for many pairs."""
+    offered = set(catalogue.sources if side == "sources" else catalogue.targets)
+    permitted = catalogue.permitted(permission)
+    if permission is not None and side == "sources":
+        offered &= {each.code for each in permitted if each.targets}
+    elif permission is not None:
+        offered &= {target for each in permitted for target in each.targets}
+    languages = [each for each in permitted if each.code in offered]
     if side == "sources":
         return [
             SupportedLanguageAnswer(language=shown(each.code), name=each.name) for each in languages

@@ -200,9 +200,16 @@ def create_router(
         async with charged(caller, [pair]):
             if parameters.format == "pharaoh":
                 return _pharaoh(
-                    await inspector.alignment_of(pair, parameters.choice, caller.counted_as)
+                    await inspector.alignment_of(
+                        pair, parameters.choice(caller.permission), caller.counted_as
+                    )
                 )
-            wanted = pair, parameters.choice, parameters.selection, caller.counted_as
+            wanted = (
+                pair,
+                parameters.choice(caller.permission),
+                parameters.selection,
+                caller.counted_as,
+            )
             if not parameters.alignment:
                 maps = await inspector.attention_of(*wanted)
                 return await rendered(request, caller, maps, parameters.format)
@@ -225,7 +232,10 @@ def create_router(
         pairs = parameters.pairs
         async with charged(caller, pairs):
             scores = await inspector.scores(
-                pairs, parameters.choice, caller.counted_as, confidence=parameters.confidence
+                pairs,
+                parameters.choice(caller.permission),
+                caller.counted_as,
+                confidence=parameters.confidence,
             )
             async with building.turn(caller.counted_as):
                 return await long_list("scores", map(score_answer, scores))

@@ -9,6 +9,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from service.api.errors import BadRequest
 from service.api.fields.bounds import CHOICE_CHARACTERS
 from service.api.fields.options import Key, LanguageCode, Name, Number, Texts
+from service.catalogue.permission import Permission
 from service.inspection.attention import Kind, MapSelection
 from service.inspection.inspector import ModelChoice, Pair
 
@@ -86,9 +87,8 @@ class _ModelParameters(ViewParameters):
     target: LanguageCode = Field(description="Language code of the target.", examples=["en"])
     model: Name | None = Field(None, description="A model by name; any that fits if left out.")
 
-    @property
-    def choice(self) -> ModelChoice:
-        return ModelChoice(self.source, self.target, self.model)
+    def choice(self, permission: Permission | None) -> ModelChoice:
+        return ModelChoice(self.source, self.target, self.model, permission)
 
 
 class AttentionOfPairParameters(_ModelParameters, _MapParameters):

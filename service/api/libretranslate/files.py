@@ -90,6 +90,7 @@ def create_files_router(
             read_source(parameters.source, catalogue.sources),
             model=parameters.model,
             origin=access.callers.origin(caller, "bulk"),
+            permission=caller.permission,
         )
         try:
             job = await at_work.translate(order, partial(access.book, caller, documents=1))

@@ -7,7 +7,7 @@ reads two of them for every API. The third is ``zh``, which is simplified Chines
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
@@ -19,9 +19,8 @@ from service.api.fields.options import Key, Texts
 from service.api.fields.parameters import read_fields
 from service.api.fields.schemas import Answer, answer_of
 from service.api.responses import Json, refusals
-from service.catalogue.catalogue import Catalogue
 from service.catalogue.repository import ModelRepository
-from service.text.types import Detection
+from service.text.types import Detection, Language
 from service.translation.request_reader import Detector, require_unicode
 
 _MOST_GUESSES = 3
@@ -123,8 +122,11 @@ def create_languages_router(
         summary="List languages",
         responses={200: answer_of(LanguageAnswer, many=True), **refusals(500, 503)},
     )
-    async def languages() -> Response:
-        return Json(_languages(repository.catalogue))
+    async def languages(request: Request) -> Response:
+        """A key that is restricted gets the languages that it may use."""
+        permission = await access.callers.permission(request)
+        permitted = repository.catalogue.permitted
+        return Json(_languages(await asyncio.to_thread(permitted, permission)))
 
     @router.post(
         "/detect",
@@ -153,12 +155,12 @@ def create_languages_router(
     return router
 
 
-def _languages(catalogue: Catalogue) -> list[LanguageAnswer]:
+def _languages(languages: Iterable[Language]) -> list[LanguageAnswer]:
     return [
         LanguageAnswer(
             code=written(language.code),
             name=language.name,
             targets=sorted(map(written, {language.code, *language.targets})),
         )
-        for language in catalogue.languages
+        for language in languages
     ]
