@@ -107,7 +107,7 @@ class KeyInvalid(RequestError):
 class IssuerUnavailable(RequestError):
     """Access tokens cannot be checked, because their issuer's keys are unknown."""
 
-    def __init__(self, issuer: str, retry_after: int = 10) -> None:
+    def __init__(self, issuer: str, retry_after: int = 5) -> None:
         super().__init__(f"the service cannot read the keys of {issuer}; try again shortly")
         self.retry_after = retry_after
 

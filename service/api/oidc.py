@@ -24,6 +24,8 @@ import jwt
 from service.api.errors import IssuerUnavailable, KeyInvalid
 
 logger = logging.getLogger(__name__)
+# It logs every request.
+logging.getLogger("httpx").setLevel(logging.WARNING)
 
 _JWT = re.compile(r"[\w-]+\.[\w-]+\.[\w-]*", re.ASCII)
 _LONGEST_TOKEN = 8192
@@ -49,9 +51,12 @@ _FRESH_SECONDS = 300.0
 """Time between two readings of the issuer's keys: how long a revoked key is accepted."""
 _PAUSE_SECONDS = 10.0
 """Shortest time between two readings, however many tokens name unknown keys."""
+_FIRST_PAUSE_SECONDS = 1.0
+"""The same while no key is known, as at the start."""
 _TRUSTED_SECONDS = 3600.0
 """How long the keys are valid while the issuer cannot be read."""
-_FETCH_SECONDS = 5.0
+_FETCH_SECONDS = 10.0
+"""Longest time of a reading: the loop may be busy with models at the start."""
 _MOST_BYTES = 1 << 18
 """Bytes of a document of the issuer."""
 
@@ -154,15 +159,23 @@ class OidcIssuer:
             return next(iter(self._keys.values()))
         return self._keys.get(kid)
 
+    @property
+    def _pause(self) -> float:
+        return _PAUSE_SECONDS if self._keys else _FIRST_PAUSE_SECONDS
+
     async def _stay_fresh(self) -> None:
         while True:
-            await self._refresh()
-            await asyncio.sleep(_PAUSE_SECONDS if self._failed else self._fresh_seconds)
+            try:
+                await self._refresh()
+            # A bug must not end the task. Requests with unknown keys get the exception as well.
+            except Exception:
+                logger.exception("reading the keys of %s failed unexpectedly", self._issuer)
+            await asyncio.sleep(self._pause if self._failed else self._fresh_seconds)
 
     async def _refresh(self) -> None:
         """Read the keys, unless that has been tried a moment ago. All callers share one attempt."""
         if self._reading is None or self._reading.done():
-            if self._clock() < self._attempted + _PAUSE_SECONDS:
+            if self._clock() < self._attempted + self._pause:
                 return
             self._attempted = self._clock()
             self._reading = asyncio.create_task(self._read())
