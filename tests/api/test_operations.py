@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import AsyncMock
 
 import httpx
 import pytest
@@ -154,9 +155,11 @@ async def test_reload_requires_admin_and_updates_models(
             raise HTTPException(403)
 
     app = FastAPI()
+    reload = service.reloader.reload
     app.include_router(
         create_router(
-            service.repository, service.metrics, service.drain, service.reloader.reload, authorize
+            *(service.repository, service.metrics, service.drain),
+            *(reload, authorize, AsyncMock(return_value=None)),
         )
     )
     put_bundle(settings.bundles, "broken", "nl", "en")
