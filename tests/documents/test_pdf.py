@@ -114,7 +114,7 @@ def test_a_page_without_text_gets_a_note_and_stays() -> None:
     content = drawn(words, scan)
     after = written(content, str.upper)
     with pikepdf.open(io.BytesIO(after)) as pdf:
-        assert "no text" in str(pdf.pages[1].Annots[0].Contents)
+        assert "without text" in str(pdf.pages[1].Annots[0].Contents)
         assert "/Annots" not in pdf.pages[0]
         pdf.pages[1].obj.Annots = pikepdf.Array()
         plain = io.BytesIO()
@@ -146,6 +146,61 @@ def test_text_after_removed_text_of_one_line_keeps_its_place() -> None:
     before, after = letters(content), letters(written(content, lambda text: text + "n im Haus"))
     assert after.words == "Katzen im Haus 17 8" or "17" in after.words
     assert abs(before.box_of("8")[0] - after.box_of("8")[0]) < MILLIMETRE
+
+
+def shown(operators: bytes) -> bytes:
+    """A file of operators; the font says that $ stands for ffi, and nothing of #."""
+    cmap = b"1 begincodespacerange <00> <ff> endcodespacerange 2 beginbfchar <24> <006600660069>"
+
+    def show(pdf: pikepdf.Pdf) -> None:
+        pdf.pages[0].obj.Contents = pdf.make_stream(b"BT /F1 12 Tf " + operators + b" ET")
+        font = pdf.pages[0].obj.Resources.Font.F1
+        font.ToUnicode = pdf.make_stream(cmap + b" <23> <FFFD> endbfchar")
+
+    return changed(drawn(words), show)
+
+
+@pytest.mark.parametrize(
+    ("operators", "texts"),
+    [
+        (b"72 700 Td (O$ziell und o$en) Tj", ["Offiziell und offien"]),
+        (b"72 700 Td (Ein \\250 Zeichen) Tj", ["Ein ¨ Zeichen"]),
+        (b"72 700 Td [(Ein h) (\\250) 444 (aufiger Gast)] TJ", ["Ein häufiger Gast"]),
+        (b"1 0 0 1 74 703 Tm (\\250) Tj 1 0 0 1 72 700 Tm (Uber Land) Tj", ["Über Land"]),
+        (b"72 700 Td (Die Wasser\\255) Tj 0 -14 Td (leitung) Tj", ["Die Wasserleitung"]),
+        (
+            b"72 700 Td 9 Tw [(Im Hafen.) -900 (Dort ist es kalt.)] TJ",
+            ["Im Hafen. Dort ist es kalt."],
+        ),
+        (
+            b"".join(b"1 0 0 1 %d 700 Tm (%d.00) Tj " % (72 + 50 * n, n) for n in range(5))
+            + b"1 0 0 1 150 686 Tm (Monate) Tj",
+            ["Monate"],
+        ),
+    ],
+)
+def test_glyphs_are_read_as_the_words_that_they_show(operators: bytes, texts: list[str]) -> None:
+    content = shown(operators)
+    assert said("a.pdf", content) == texts
+    assert letters(written(content, lambda _: "x")).words.strip("0123456789. ") == "x"
+
+
+def test_text_whose_font_does_not_say_its_letters_is_refused_or_noted() -> None:
+    with pytest.raises(BrokenDocument, match="do not say which letters"):
+        open_(shown(b"72 700 Td (########) Tj"))
+    after = written(shown(b"72 700 Td (########) Tj 0 -20 Td (Ja) Tj"), str.upper)
+    with pikepdf.open(io.BytesIO(after)) as pdf:
+        assert "do not say which letters" in str(pdf.pages[0].Annots[0].Contents)
+
+
+def test_a_stream_that_cannot_be_unpacked_is_named() -> None:
+    def damage(pdf: pikepdf.Pdf) -> None:
+        stream = pdf.make_stream(b"")
+        stream.write(b"no stream of zlib", filter=pikepdf.Name.FlateDecode)
+        pdf.pages[0].obj.Contents = stream
+
+    with pytest.raises(BrokenDocument, match="cannot be unpacked"):
+        open_(changed(drawn(words), damage))
 
 
 @pytest.mark.parametrize("language", ["zh", "ja", "ko", "th", "hi"])

@@ -18,7 +18,7 @@ _LEADING = (0.75, 2.0)
 """Least and greatest distance of baselines of a block, in ems."""
 _FEW_LINES = 3
 """Lines of a chain that may all be short; the longest of more lines shows the width."""
-_HYPHENATED = re.compile(r"[^\W\d_]-$")
+_HYPHENATED = re.compile(r"[^\W\d_][-\u2010\u00ad]$")
 _SENTENCE_END = re.compile(r"[.!?…:;。！？]['\"’”»)\]]*$")  # noqa: RUF001
 _AND = frozenset({"und", "oder", "bzw.", "and", "or", "et", "ou", "y", "o", "e", "en", "of"})
 """Words before which a hyphen belongs to its word: *Vor- und Nachteile*."""
@@ -251,7 +251,10 @@ def _count_words(line: Line) -> int:
 def _limit(chain: Sequence[Line], lines: Sequence[Line], rules: Sequence[Box]) -> float:
     """Right edge up to which the lines of a chain could have been filled."""
     right = max(line.right for line in chain)
-    if not 1 < len(chain) <= _FEW_LINES:
+    full, near = chain[: max(2, len(chain) - 1)], 0.1 * chain[0].size
+    # Lines of a justified text end at one edge; cells of one column seldom have three words.
+    justified = _spread(_edges(full)[2]) < near and min(map(_count_words, full)) > 2
+    if not 1 < len(chain) <= _FEW_LINES or justified:
         return right
     top, bottom = chain[0].box.top, chain[-1].box.bottom
     column = max(

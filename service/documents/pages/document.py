@@ -26,9 +26,9 @@ _MOST_BYTES = 256 * 2**20
 """Limit for all streams but pictures, unpacked."""
 _MOST_BYTES_OF_STREAM = 32 * 2**20
 _OF_PICTURES = ("/DCTDecode", "/JPXDecode", "/JBIG2Decode", "/CCITTFaxDecode")
-_NOTE = (
-    "This page has no text that can be translated: it is a picture. Recognise its text (OCR) first."
-)
+_PICTURES = "the pages are pictures without text, as of a scanner"
+_UNREAD = "the fonts of the pages do not say which letters they show, as bitmap fonts of TeX"
+_ADVICE = "recognise the text (OCR) first"
 _WITHOUT_FONT = frozenset(
     {
         *("am", "as", "bn", "bo", "dv", "dz", "gu", "hi", "ja", "km", "kn", "ko", "ml", "mr"),
@@ -47,7 +47,8 @@ class _PageTexts:
     sources: tuple[MarkedSource | None, ...]
     rules: tuple[Box, ...]
     box: Box
-    is_picture: bool
+    obstacle: str
+    """Why the page has no text that can be translated, or little of it; empty if it has."""
 
 
 class PdfDocument:
@@ -67,11 +68,9 @@ class PdfDocument:
         self.texts = tuple(
             source for page in self._pages for source in page.sources if source is not None
         )
-        if not self.texts and any(page.is_picture for page in self._pages):
-            raise BrokenDocument(
-                "the pages are pictures without text, as of a scanner; recognise the text (OCR) "
-                "first"
-            )
+        obstacles = [page.obstacle for page in self._pages if page.obstacle]
+        if not self.texts and obstacles:
+            raise BrokenDocument(f"{obstacles[0]}; {_ADVICE}")
 
     def replaced(self, translations: Sequence[str]) -> bytes:
         if len(translations) != len(self.texts):
@@ -84,8 +83,8 @@ class PdfDocument:
                 count = sum(source is not None for source in texts.sources)
                 if _write_page(pdf, page, texts, list(islice(remaining, count)), typefaces):
                     changed.append(page)
-                if texts.is_picture:
-                    _add_note(pdf, page, texts.box)
+                if texts.obstacle:
+                    _add_note(pdf, page, texts)
             fonts = {f"/{name}": face.embedded(pdf) for name, face in typefaces.used().items()}
             for page in changed:
                 known = page.obj.Resources.get("/Font", pikepdf.Dictionary())
@@ -124,7 +123,12 @@ def _check(pdf: pikepdf.Pdf) -> None:
     total = 0
     for each in pdf.objects:
         if isinstance(each, pikepdf.Stream) and not _is_picture(each):
-            size = len(each.read_bytes())
+            try:
+                size = len(each.read_bytes())
+            except pikepdf.DataDecodingError as error:
+                raise BrokenDocument(
+                    "a stream of the document cannot be unpacked: it is damaged or too large"
+                ) from error
             total += size
             if size > _MOST_BYTES_OF_STREAM or total > _MOST_BYTES:
                 raise BrokenDocument(
@@ -160,8 +164,10 @@ def _texts_of(found: PageGlyphs) -> _PageTexts:
     blocks = tuple(blocks_of(lines_of(found.glyphs, rules), rules))
     flows = tuple(flows_of(blocks))
     sources = tuple(_source_of(flow.whole, found.fixed) for flow in flows)
-    picture = bool(found.pictures) and not found.glyphs
-    return _PageTexts(blocks, flows, sources, rules, found.box, picture)
+    obstacle = _UNREAD if found.unread > len(found.glyphs) else ""
+    if found.pictures and not found.glyphs and not found.unread:
+        obstacle = _PICTURES
+    return _PageTexts(blocks, flows, sources, rules, found.box, obstacle)
 
 
 def _sources_in(block: Block) -> set[Source]:
@@ -221,13 +227,14 @@ def _set_again(line: Line, typefaces: Typefaces) -> bytes:
     return Setter(typefaces, block, room, letters_of(block, block.pieces())).set().content
 
 
-def _add_note(pdf: pikepdf.Pdf, page: pikepdf.Page, box: Box) -> None:
+def _add_note(pdf: pikepdf.Pdf, page: pikepdf.Page, texts: _PageTexts) -> None:
     """An annotation in the corner of a page, which leaves the page itself as it is."""
+    box = texts.box
     note = pikepdf.Dictionary(
         Type=pikepdf.Name.Annot,
         Subtype=pikepdf.Name.Text,
         Rect=[box.left + 6, box.top - 26, box.left + 26, box.top - 6],
-        Contents=_NOTE,
+        Contents=f"This text is not translated: {texts.obstacle}; {_ADVICE}.",
         Name=pikepdf.Name.Note,
         C=[1, 0.8, 0],
         F=28,

@@ -13,6 +13,7 @@ from typing import Any
 import pypdfium2 as pdfium
 from pypdfium2 import raw
 
+from service.documents.pages.accents import COMBINING, with_accents
 from service.documents.pages.types import Box, Family, Glyph, Source, Style, turned
 
 _FILLED = (raw.FPDF_TEXTRENDERMODE_FILL, raw.FPDF_TEXTRENDERMODE_FILL_STROKE)
@@ -58,6 +59,8 @@ class PageGlyphs:
     glyphs: list[Glyph] = field(default_factory=list)
     fixed: set[Source] = field(default_factory=set)
     """Groups with a glyph that is invisible, oblique, or has no Unicode character."""
+    unread: int = 0
+    """Number of visible glyphs without Unicode character."""
     rules: list[Box] = field(default_factory=list)
     """Horizontal and vertical lines, edges of rectangles, and pictures, in user space."""
     pictures: list[tuple[int, Box]] = field(default_factory=list)
@@ -84,6 +87,7 @@ def read_glyphs(page: pdfium.PdfPage, groups: Mapping[Source, Sequence[int]]) ->
     if any(len(groups.get(stream, ())) != number for stream, number in found.counts.items()):
         # PDFium and qpdf read the stream differently, so no operator is sure to be found again.
         found.fixed.update((*stream, group) for stream in groups for group in groups[stream])
+        found.unread = len(found.fixed)
         return found
     text_page = raw.FPDFText_LoadPage(page)
     try:
@@ -91,6 +95,7 @@ def read_glyphs(page: pdfium.PdfPage, groups: Mapping[Source, Sequence[int]]) ->
     finally:
         raw.FPDFText_ClosePage(text_page)
     found.objects.clear()
+    found.glyphs = with_accents(found.glyphs)
     return found
 
 
@@ -177,13 +182,20 @@ def _read_characters(
             known[address] = _turns(matrix), size
         turns, size = known[address]
         unmapped = raw.FPDFText_HasUnicodeMapError(text_page, index) == 1
-        if not each.visible or turns is None or unmapped or not _has_meaning(code):
+        unread = unmapped or not _has_meaning(code)
+        if not each.visible or turns is None or unread:
             found.fixed.add(source)
+            found.unread += each.visible and unread
             continue
         raw.FPDFText_GetCharOrigin(text_page, index, x, y)
         raw.FPDFText_GetLooseCharBox(text_page, index, loose)
         box = Box(loose.left, loose.bottom, loose.right, loose.top).turned(turns)
         left, baseline = turned(x.value, y.value, turns)
+        right = max(left, box.right)
+        if found.glyphs and _has_same_place(found.glyphs[-1], source, left, right, baseline):
+            ligature = found.glyphs[-1]
+            found.glyphs[-1] = ligature._replace(text=ligature.text + character)
+            continue
         after_space = written
         # PDFium guesses blanks beside superscripts, and in text that is turned.
         if (guessed or turns) and found.glyphs and not written:
@@ -191,11 +203,19 @@ def _read_characters(
             near = abs(last.y - baseline) < size / 2 and last.turns == turns
             after_space = not near or abs(left - last.right) > _BLANK * size
         glyph = Glyph(
-            *(character, left, max(left, box.right), baseline, size, turns),
+            *(character, left, right, baseline, size, turns),
             *(each.style, source, after_space),
         )
         found._add(glyph, each.order)
         written = guessed = False
+
+
+def _has_same_place(
+    last: Glyph, source: Source, left: float, right: float, baseline: float
+) -> bool:
+    """Whether a character belongs to the last glyph: PDFium gives all letters of a ligature."""
+    place = (last.source, last.left, last.right, last.y)
+    return place == (source, left, right, baseline) and last.text not in COMBINING
 
 
 def _has_meaning(code: int) -> bool:

@@ -14,6 +14,9 @@ _WIDEST_GAP = 4.0
 """Widest gap in ems of a justified line, all of whose gaps are about equal."""
 _LEAST_OF_WIDEST = 0.7
 """Part of its widest gap that every gap of a justified line has."""
+_BEFORE_WIDE_BLANKS = frozenset(".:!?")
+_WIDER_BETWEEN_SENTENCES = 3.0
+"""Greatest ratio of a gap after a sentence to the other gaps of a justified line."""
 _GAP = 1.5
 """Widest gap in ems of other lines, within one operator that shows text."""
 _GAP_OF_OPERATORS = 0.9
@@ -26,7 +29,7 @@ _BACK = 0.6
 """Ems by which a glyph may begin before the end of the last one."""
 _GAP_OF_LABEL = 0.45
 """Ems between the number of an item and its text; fewer are a blank of a sentence."""
-_SHIFT = 0.45
+_SHIFT = 0.55
 """Ems by which super- and subscripts leave the baseline."""
 _SMALLER = 0.9
 _BAR = re.compile(r"(?:[.․…_·]){4,}")  # noqa: RUF001
@@ -78,8 +81,7 @@ def _row(cell: Sequence[Glyph]) -> tuple[int, int]:
 def _cells(line: Sequence[Glyph]) -> Iterator[Sequence[Glyph]]:
     """Parts of a line between wide gaps, unless the line is justified."""
     gaps = [after.left - before.right for before, after in pairwise(line)]
-    blanks = [gap for gap, glyph in zip(gaps, line, strict=False) if gap > _BLANK * glyph.size]
-    if len(blanks) > 1 and min(blanks) > _LEAST_OF_WIDEST * max(blanks):
+    if _is_justified(line, gaps):
         yield line
         return
     start = 0
@@ -89,6 +91,22 @@ def _cells(line: Sequence[Glyph]) -> Iterator[Sequence[Glyph]]:
             yield line[start:end]
             start = end
     yield line[start:]
+
+
+def _is_justified(line: Sequence[Glyph], gaps: Sequence[float]) -> bool:
+    """Whether the blanks of a line are about equal; TeX widens those between sentences."""
+    blanks = [
+        (gap, glyph.text in _BEFORE_WIDE_BLANKS)
+        for gap, glyph in zip(gaps, line, strict=False)
+        if gap > _BLANK * glyph.size
+    ]
+    within = [gap for gap, ends_sentence in blanks if not ends_sentence]
+    if len(blanks) < 2 or not within or not any(glyph.text.isalpha() for glyph in line):
+        return False
+    widest = max(within)
+    return min(within) > _LEAST_OF_WIDEST * widest and all(
+        _LEAST_OF_WIDEST * widest < gap <= _WIDER_BETWEEN_SENTENCES * widest for gap, _ in blanks
+    )
 
 
 def _narrow_cells(line: Sequence[Glyph], starts: Sequence[Glyph]) -> Iterator[Sequence[Glyph]]:
@@ -137,7 +155,7 @@ def _with_scripts(line: Sequence[Glyph]) -> tuple[Glyph, ...]:
 
 def _parts(line: tuple[Glyph, ...]) -> Iterator[Line]:
     """A line, and as further lines its label and the rows of dots of a table of contents."""
-    text = "".join(glyph.text[0] for glyph in line)
+    text = "".join(glyph.text[:1] or "\0" for glyph in line)
     cuts = {0, len(line), *(place for bar in _BAR.finditer(text) for place in bar.span())}
     label = next(Line(line).words())
     if Line(label).is_label and len(label) < len(line):
