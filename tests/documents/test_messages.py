@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from service.documents import BrokenDocument, Languages, open_document
@@ -203,6 +203,8 @@ def folded(value: Any) -> Any:
 
 
 @settings(max_examples=150, deadline=None)
+@example({"a": "one\u2028}two\n"}, False, "|")
+@example({"a": ["\tone\n"]}, False, "|")
 @given(VALUES, st.booleans(), st.sampled_from([None, "'", '"', "|", ">"]))
 def test_any_values_keep_their_structure_and_their_text(
     value: Any, flow: bool, style: str | None

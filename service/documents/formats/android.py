@@ -24,10 +24,12 @@ _XML = Markup("xml")
 _START = re.compile(r"<([^\s/>]+)")
 _LISTS = frozenset({"array", "plurals", "string-array"})
 _KEPT = re.compile(r"""\btranslatable\s*=\s*["']false["']""")
+_LOCALE = re.compile(r"""\btools:locale\s*=\s*["']([^"']*)""")
+"""Language of the file, for tools of Android."""
 _OF_STRINGS = re.compile(r"""\btype\s*=\s*["']string["']""")
 _TOKEN = re.compile(
     rf"""
-    (?P<escaped>(?:\s*\\n\s*)+)
+    (?P<escaped>(?:\s*(?<!\\)\\[nt]\s*)+)
   | (?P<blank>[ \t]*[\r\n]\s*)                        # an end of a line is one blank
   | (?P<mark><!\[CDATA\[|\]\]>|(?<!\\)")              # quotes keep the blanks in them
   | &lt;(?P<closing>/?)(?P<hidden>[a-zA-Z]\w*)(?:(?!&[gl]t;)[^<>])*(?:&gt;|>)  # escaped HTML
@@ -52,10 +54,10 @@ def open_android(content: bytes, languages: Languages = UNKNOWN) -> Document:
         file = decode(content, declared=root.getroottree().docinfo.encoding or "")
     except LookupError as error:
         raise BrokenDocument("the encoding of the file is unknown; use UTF-8") from error
-    return MessagesDocument(file, _MEDIA_TYPE, _entries(file.text))
+    return MessagesDocument(file, _MEDIA_TYPE, _entries(file.text, languages))
 
 
-def _entries(text: str) -> Iterator[Entry]:
+def _entries(text: str, languages: Languages) -> Iterator[Entry]:
     opened: list[str] = []
     """Start tags of open elements."""
     start = end = 0
@@ -63,6 +65,10 @@ def _entries(text: str) -> Iterator[Entry]:
         end += len(token.raw)
         if token.kind == "open":
             opened.append(token.raw)
+            locale = _LOCALE.search(token.raw)
+            if len(opened) == 1 and locale and languages.target:
+                first = end - len(token.raw)
+                yield Entry(first + locale.start(1), first + locale.end(1), languages.target, str)
             start = end if _is_translated(opened) else start
         elif token.kind == "close":
             if _is_translated(opened):
@@ -122,7 +128,7 @@ def _unescaped(raw: str) -> str:
 def _resolve(escape: re.Match[str]) -> str:
     if escape[1]:
         return chr(int(escape[1], 16))
-    return "\t" if escape[2] == "t" else escape[2]
+    return escape[2]
 
 
 def _written(plain: bool, text: str) -> str:

@@ -32,6 +32,7 @@ _PROPERTIES = re.compile(r"(?:[&!]\S*\s+)*")
 _HEADER = re.compile(r"[|>](.*?)(\r\n|[\n\r\x85\u2028\u2029])")
 _FIRST = re.compile(r"^([ ]*)\S", re.MULTILINE)
 _LINE = re.compile(r"[\n\r\x85\u2028\u2029]+")
+_SEPARATOR = re.compile(r"[\r\x85\u2028\u2029]")
 _RESOLVER = yaml.resolver.Resolver()
 
 
@@ -139,15 +140,17 @@ def _line(style: str | None, in_flow: bool, value: str) -> str:
 def _block(raw: str, value: str) -> str:
     """A block scalar with the header, the indentation and the last line ends of ``raw``.
 
-    A folded one with indented lines becomes a literal one.
+    A folded one with indented lines becomes a literal one, and one whose lines begin with tabs or
+    end in another way than with a line feed a quoted one.
     """
     header = _HEADER.match(raw)
     assert header is not None
     body = raw[header.end() :]
-    first = _FIRST.search(body)
+    end = body[len(body.rstrip()) :]
+    first, own = _FIRST.search(body), _FIRST.search(value)
+    if first is None or own is None or _SEPARATOR.search(value):
+        return _line('"', False, value) + end
     lines = value.rstrip().split("\n")
-    own = _FIRST.search(value)
-    assert first is not None and own is not None
     indentation = " " * (len(first[1]) - len(own[1]))
     style = raw[0]
     if style == ">" and any(line[:1].isspace() for line in lines):
@@ -158,4 +161,4 @@ def _block(raw: str, value: str) -> str:
         # A line end between two lines of text is folded to a blank.
         gap = newline if style == ">" and line and any(parts) else ""
         parts.append(f"{gap}{indentation if line else ''}{line}")
-    return f"{style}{header[1]}{newline}{newline.join(parts)}{body[len(body.rstrip()) :]}"
+    return f"{style}{header[1]}{newline}{newline.join(parts)}{end}"
