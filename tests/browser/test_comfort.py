@@ -222,6 +222,16 @@ def test_long_texts_scroll_together(visit: Visit) -> None:
     visit.page.wait_for_function(
         "e => e.scrollTop >= e.scrollHeight - e.clientHeight - 2", arg=target.element_handle()
     )
+    # A translation that grows while its text is typed stays beside it.
+    source.press("Control+End")
+    source.press_sequentially("\nEin Hund läuft.\nEine Katze schläft.\nDas Haus ist rot.")
+    visit.page.wait_for_function(
+        """([source, target]) => {
+            const part = e => e.scrollTop / (e.scrollHeight - e.clientHeight);
+            return target.textContent.includes("red") && part(target) >= part(source) - 0.01;
+        }""",
+        arg=[source.element_handle(), target.element_handle()],
+    )
 
 
 def test_names_of_languages_are_whole_on_a_phone(visitor: Visitor) -> None:

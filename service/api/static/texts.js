@@ -54,6 +54,8 @@ export function showTranslation(store) {
     const caret = document.activeElement === box ? caretIn(box) : null;
     box.textContent = text;
     if (caret !== null) placeCaret(box, caret);
+    // What is being typed stays beside its translation.
+    else scrollAlong(box, element("source-text"));
   });
   store.watch((state) => ({ target: state.result?.inputs.target ?? state.target }),
     ({ target }) => { box.lang = target; });
@@ -75,10 +77,12 @@ export function showTranslation(store) {
   });
 }
 
+/** The text that was scrolled along, and where to. */
+let led = null;
+
 /** Scroll each text along with the other. */
 export function scrollTogether() {
   const sides = [element("source-text"), element("target-text")];
-  let led = null;  // The text that was scrolled along, and where to.
   sides.forEach((side, i) => side.addEventListener("scroll", () => {
     // Scrolling one text scrolls the other, whose event must not scroll back.
     if (led?.side === side) {
@@ -86,12 +90,16 @@ export function scrollTogether() {
       led = null;
       if (along) return;
     }
-    const other = sides[1 - i];
-    const [room, otherRoom] = [side, other].map(({ scrollHeight, clientHeight }) => scrollHeight - clientHeight);
-    if (room <= 0 || otherRoom <= 0) return;
-    const wanted = Math.round((side.scrollTop / room) * otherRoom);
-    if (Math.abs(other.scrollTop - wanted) < 2) return;
-    led = { side: other, top: wanted };
-    other.scrollTop = wanted;
+    scrollAlong(sides[1 - i], side);
   }));
+}
+
+/** Scroll a text as far as its `leader`. */
+function scrollAlong(side, leader) {
+  const [room, leaderRoom] = [side, leader].map(({ scrollHeight, clientHeight }) => scrollHeight - clientHeight);
+  if (room <= 0 || leaderRoom <= 0) return;
+  const wanted = Math.round((leader.scrollTop / leaderRoom) * room);
+  if (Math.abs(side.scrollTop - wanted) < 2) return;
+  led = { side, top: wanted };
+  side.scrollTop = wanted;
 }
