@@ -13,11 +13,13 @@ import docx
 import pikepdf
 import pytest
 from PIL import ImageChops
+from reportlab.pdfgen.canvas import Canvas
 
 from service.documents import BrokenDocument, Document, Languages, open_document
 from service.documents.pages.bidi import visual_runs
+from service.documents.pages.lines import lines_of
 from service.documents.pages.typefaces import Typefaces
-from service.documents.pages.types import Style
+from service.documents.pages.types import Glyph, Style
 from tests.documents.pdf import (
     DAY,
     MILLIMETRE,
@@ -172,6 +174,11 @@ def shown(operators: bytes) -> bytes:
             b"72 700 Td 9 Tw [(Im Hafen.) -900 (Dort ist es kalt.)] TJ",
             ["Im Hafen. Dort ist es kalt."],
         ),
+        (b"72 700 Td 3 Tc (Neue Preise) Tj", ["Neue Preise"]),
+        (
+            b"72 700 Td (Anna Schmidt) Tj 0 -14 Td (Hauptweg 12) Tj 0 -14 Td (20095 Hamburg) Tj",
+            ["Anna Schmidt", "Hauptweg 12", "20095 Hamburg"],
+        ),
         (
             b"".join(b"1 0 0 1 %d 700 Tm (%d.00) Tj " % (72 + 50 * n, n) for n in range(5))
             + b"1 0 0 1 150 686 Tm (Monate) Tj",
@@ -182,7 +189,37 @@ def shown(operators: bytes) -> bytes:
 def test_glyphs_are_read_as_the_words_that_they_show(operators: bytes, texts: list[str]) -> None:
     content = shown(operators)
     assert said("a.pdf", content) == texts
-    assert letters(written(content, lambda _: "x")).words.strip("0123456789. ") == "x"
+    after = letters(written(content, lambda _: "x")).words
+    assert re.sub(r"[\d. ]", "", after) == "x" * len(texts)
+
+
+def test_words_that_run_to_the_left_are_read_from_the_right() -> None:
+    glyphs = [
+        Glyph(letter, x, x + 5, 700, 10, 0, Style(), (0,), blank)
+        # PDFium gives the letters of some words from left to right.
+        for letter, x, blank in [
+            ("ל", 60, True),
+            ("ש", 65, False),
+            ("ה", 50, True),
+            ("ד", 45, False),
+        ]
+    ]
+    assert [line.text for line in lines_of(glyphs, [])] == ["של הד"]
+
+
+def test_two_lines_in_the_middle_or_at_the_right_stay_there() -> None:
+    def write(canvas: Canvas) -> None:
+        for y, text in ((700, "In der Mitte steht ein Satz,"), (686, "der zwei Zeilen hat.")):
+            canvas.drawCentredString(297, y, text)
+        for y, text in ((600, "Ganz am rechten Rand steht"), (586, "der Ort.")):
+            canvas.drawRightString(523, y, text)
+        canvas.drawString(390, 500, "12,00")
+        canvas.drawRightString(523, 486, "Bremen, den 12. März")
+
+    after = letters(written(drawn(write), lambda text: text.split()[2] + "."))
+    left, _, right, _ = after.box_of("Mitte.")
+    assert abs((left + right) / 2 - 297) < MILLIMETRE
+    assert all(abs(after.box_of(word)[2] - 523) < MILLIMETRE for word in ("rechten.", "12.."))
 
 
 def test_text_whose_font_does_not_say_its_letters_is_refused_or_noted() -> None:

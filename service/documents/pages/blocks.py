@@ -18,6 +18,9 @@ _LEADING = (0.75, 2.0)
 """Least and greatest distance of baselines of a block, in ems."""
 _FEW_LINES = 3
 """Lines of a chain that may all be short; the longest of more lines shows the width."""
+_FEWEST_ADDRESS_LINES, _MOST_ADDRESS_WORDS = 3, 4
+_WIDEST_INDENT = 3.0
+"""Ems of the first line of a paragraph."""
 _HYPHENATED = re.compile(r"[^\W\d_][-\u2010\u00ad]$")
 _SENTENCE_END = re.compile(r"[.!?…:;。！？]['\"’”»)\]]*$")  # noqa: RUF001
 _AND = frozenset({"und", "oder", "bzw.", "and", "or", "et", "ou", "y", "o", "e", "en", "of"})
@@ -181,11 +184,13 @@ def alignment_of(block: Block, others: Sequence[Block], page: Box) -> Alignment:
     near = 0.3 * block.size
     if len(block.lines) > 1:
         lefts, centres, rights = _edges(block.lines)
-        if _spread(lefts[1:]) < near:
+        # The first line of a paragraph may have an indent.
+        if _spread(lefts) < near or (_spread(lefts[1:]) < near and len(block.lines) > 2):
             return "left"
         if _spread(centres) < near:
             return "centre"
-        return "right" if _spread(rights) < near else "left"
+        wide = _spread(lefts) > _WIDEST_INDENT * block.size
+        return "right" if _spread(rights) < near and (wide or len(block.lines) > 2) else "left"
     centre = (block.left + block.right) / 2
     votes: Counter[str] = Counter()
     for other in others:
@@ -202,7 +207,11 @@ def alignment_of(block: Block, others: Sequence[Block], page: Box) -> Alignment:
         return "right"
     if not votes["left"] and (votes["centre"] or votes["right"]):
         return "centre" if votes["centre"] >= votes["right"] else "right"
-    return "left"
+    # One other block may begin at the same place by chance.
+    margin = max((other.right for other in others if other.turns == block.turns), default=0.0)
+    at_margin = votes["right"] and margin - block.right < near
+    is_right = at_margin and votes["left"] < 2 and block.left > (page.left + page.right) / 2
+    return "right" if is_right else "left"
 
 
 def _rows(lines: Sequence[Line]) -> Counter[tuple[int, int]]:
@@ -281,6 +290,9 @@ def _split(chain: Sequence[Line], limit: float) -> Iterator[Block]:
     if ragged and (_spread(centres) < near or _spread(rights) < near):
         yield Block(tuple(chain))
         return
+    if _is_address(chain):
+        yield from (Block((line,)) for line in chain)
+        return
     block: list[Line] = []
     for line in chain:
         if block and (_ends(block[-1], line, limit) or _is_indented(block, line)):
@@ -288,6 +300,16 @@ def _split(chain: Sequence[Line], limit: float) -> Iterator[Block]:
             block = []
         block.append(line)
     yield Block(tuple(block))
+
+
+def _is_address(lines: Sequence[Line]) -> bool:
+    """Whether lines are those of an address: short, and each begins with a capital or a figure."""
+    return len(lines) >= _FEWEST_ADDRESS_LINES and all(
+        (line.text[0].isupper() or line.text[0].isdigit())
+        and _count_words(line) <= _MOST_ADDRESS_WORDS
+        and line.text[-1] not in ",-\u2010\u00ad"
+        for line in lines
+    )
 
 
 def _edges(lines: Sequence[Line]) -> tuple[list[float], list[float], list[float]]:

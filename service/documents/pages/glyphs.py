@@ -18,7 +18,7 @@ from service.documents.pages.types import Box, Family, Glyph, Source, Style, tur
 
 _FILLED = (raw.FPDF_TEXTRENDERMODE_FILL, raw.FPDF_TEXTRENDERMODE_FILL_STROKE)
 """Modes of visible text; the others are invisible (recognised scans) or clip what follows."""
-_BOLD = re.compile(r"bold|black|heavy|demi|cmbx|sfbx", re.IGNORECASE)
+_BOLD = re.compile(r"bold|black|heavy|demi|cmb|sfbx", re.IGNORECASE)
 _ITALIC = re.compile(r"ital|obli|slant|cmti|cmsl|cmmi|sfti", re.IGNORECASE)
 _MONO = re.compile(r"mono|courier|cmtt|sftt|consol|typewriter", re.IGNORECASE)
 _MATH = re.compile(r"cmmi|cmsy|cmex|msam|msbm|math|symbol", re.IGNORECASE)
@@ -30,7 +30,6 @@ _SERIF = re.compile(
 )
 _FIXED, _SERIFS, _SLANTED, _FORCED_BOLD = 1, 2, 1 << 6, 1 << 18
 """Flags of a font descriptor (PDF 2.0, table 121)."""
-_BOLD_WEIGHT = 600
 _SHORTEST_RULE = 4.0
 _MOST_RULES = 5_000
 _MOST_SEGMENTS = 400
@@ -153,7 +152,6 @@ def _style(font: Any, colour: tuple[int, int, int]) -> Style:
     elif not _SANS.search(named) and (flags & _SERIFS or _SERIF.search(named)):
         family = "serif"
     bold = _BOLD.search(named) is not None or flags & _FORCED_BOLD > 0
-    bold = bold or raw.FPDFFont_GetWeight(font) >= _BOLD_WEIGHT
     return Style(family, bold, _ITALIC.search(named) is not None or flags & _SLANTED > 0, colour)
 
 

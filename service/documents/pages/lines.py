@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
+from statistics import median
 
 from service.documents.pages.bidi import is_right_to_left
 from service.documents.pages.types import Box, Glyph, Line
@@ -25,6 +26,9 @@ _GAP_OF_CELLS = 0.4
 """Narrowest gap in ems between cells that begin where those of another row do."""
 _BLANK = 0.12
 """Ems of the narrowest gap between words."""
+_FEWEST_SPACED, _WIDEST_SPACING = 4, 0.6
+"""Fewest gaps, and widest usual one in ems, of a line whose letters are spaced."""
+_ASCII_WORD = re.compile(r"[0-9A-Za-z]")
 _BACK = 0.6
 """Ems by which a glyph may begin before the end of the last one."""
 _GAP_OF_LABEL = 0.45
@@ -40,7 +44,7 @@ def lines_of(glyphs: Iterable[Glyph], rules: Sequence[Box]) -> list[Line]:
     vertical = {turns: [rule.turned(turns) for rule in rules] for turns in range(4)}
     rows: list[list[Glyph]] = []
     base: Glyph | None = None
-    for glyph in glyphs:
+    for glyph in _in_reading_order(glyphs):
         if base is None or not _continues(rows[-1][-1], base, glyph, vertical[glyph.turns]):
             rows.append([])
             base = glyph
@@ -55,8 +59,32 @@ def lines_of(glyphs: Iterable[Glyph], rules: Sequence[Box]) -> list[Line]:
         part
         for cell in cells
         for narrow in _narrow_cells(cell, starts)
-        for part in _parts(_with_scripts(narrow))
+        for part in _parts(_with_words(_with_scripts(narrow)))
     ]
+
+
+def _in_reading_order(glyphs: Iterable[Glyph]) -> Iterator[Glyph]:
+    """Glyphs of words that run to the left from the right one on; PDFium reverses some words."""
+    for word in Line(tuple(glyphs)).words():
+        text = "".join(glyph.text for glyph in word)
+        if word[0].turns or not is_right_to_left(text) or _ASCII_WORD.search(text):
+            yield from word
+        else:
+            first, *others = sorted(word, key=lambda glyph: glyph.left, reverse=True)
+            yield first._replace(after_space=word[0].after_space)
+            yield from (glyph._replace(after_space=False) for glyph in others)
+
+
+def _with_words(line: tuple[Glyph, ...]) -> tuple[Glyph, ...]:
+    """A line; if its letters are spaced, only gaps that are wider than others are blanks."""
+    gaps = [(after.left - before.right) / after.size for before, after in pairwise(line)]
+    usual = median(gaps) if len(gaps) >= _FEWEST_SPACED else 0.0
+    if not _BLANK < usual < _WIDEST_SPACING or min(gaps) < usual / 2:
+        return line
+    return line[:1] + tuple(
+        glyph._replace(after_space=gap > usual + _BLANK)
+        for gap, glyph in zip(gaps, line[1:], strict=True)
+    )
 
 
 def _continues(last: Glyph, base: Glyph, glyph: Glyph, rules: Sequence[Box]) -> bool:
