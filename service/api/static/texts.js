@@ -54,7 +54,7 @@ export function showTranslation(store) {
     const caret = document.activeElement === box ? caretIn(box) : null;
     box.textContent = text;
     if (caret !== null) placeCaret(box, caret);
-    // What is being typed stays beside its translation.
+    // The translation of what is being typed has to be in view.
     else scrollAlong(box, element("source-text"));
   });
   store.watch((state) => ({ target: state.result?.inputs.target ?? state.target }),

@@ -33,7 +33,7 @@ _BACK = 0.6
 """Ems by which a glyph may begin before the end of the last one."""
 _GAP_OF_LABEL = 0.45
 """Ems between the number of an item and its text; fewer are a blank of a sentence."""
-_SHIFT = 0.55
+_SHIFT = 0.45
 """Ems by which super- and subscripts leave the baseline."""
 _SMALLER = 0.9
 _BAR = re.compile(r"(?:[.․…_·]){4,}")  # noqa: RUF001
