@@ -180,6 +180,10 @@ def shown(operators: bytes) -> bytes:
             ["Anna Schmidt", "Hauptweg 12", "20095 Hamburg"],
         ),
         (
+            b"60 700 Td (Anna Schmidt) Tj 8 -14 Td (Hauptweg 12) Tj -4 -14 Td (20095 Mainz) Tj",
+            ["Anna Schmidt", "Hauptweg 12", "20095 Mainz"],
+        ),
+        (
             b"".join(b"1 0 0 1 %d 700 Tm (%d.00) Tj " % (72 + 50 * n, n) for n in range(5))
             + b"1 0 0 1 150 686 Tm (Monate) Tj",
             ["Monate"],
@@ -205,6 +209,18 @@ def test_words_that_run_to_the_left_are_read_from_the_right() -> None:
         ]
     ]
     assert [line.text for line in lines_of(glyphs, [])] == ["של הד"]
+
+
+def test_ragged_lines_of_a_narrow_text_stay_as_narrow_as_they_are() -> None:
+    def write(canvas: Canvas) -> None:
+        canvas.drawString(72, 740, "Ein Satz, der über die ganze Breite der Seite läuft, ja.")
+        lines = ("Die Katze liegt im", "Garten und schläft", "schon lange unter", "dem Baum.")
+        for number, text in enumerate(lines):
+            canvas.drawString(72, 700 - 14 * number, text)
+
+    after = letters(written(drawn(write), longer))
+    edge = letters(drawn(write)).box_of("und schläft")[2]
+    assert max(box[2] for box in after.boxes if box[1] < 715) < edge + 50
 
 
 def test_two_lines_in_the_middle_or_at_the_right_stay_there() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -62,6 +63,11 @@ class Block:
             and (line is filled[0] or line.left - min(self.left, filled[1].left) < near)
             for line in filled
         )
+
+    @cached_property
+    def widest(self) -> float:
+        """Right edge that leaves no line room for the first word of the next line."""
+        return min((_with_next_word(*pair) for pair in pairwise(self.lines)), default=math.inf)
 
     @property
     def turns(self) -> int:
@@ -284,14 +290,14 @@ def _limit(chain: Sequence[Line], lines: Sequence[Line], rules: Sequence[Box]) -
 
 def _split(chain: Sequence[Line], limit: float) -> Iterator[Block]:
     """Blocks of lines that follow one another: paragraphs end with short lines or have indents."""
+    if _is_address(chain):
+        yield from (Block((line,)) for line in chain)
+        return
     lefts, centres, rights = _edges(chain)
     near = 0.3 * chain[0].size
     ragged = _spread(lefts) >= near
     if ragged and (_spread(centres) < near or _spread(rights) < near):
         yield Block(tuple(chain))
-        return
-    if _is_address(chain):
-        yield from (Block((line,)) for line in chain)
         return
     block: list[Line] = []
     for line in chain:
@@ -323,9 +329,14 @@ def _spread(values: Sequence[float]) -> float:
 
 def _ends(last: Line, line: Line, right: float) -> bool:
     """Whether the first word of a line would have had room in the line before it."""
+    return _with_next_word(last, line) < right
+
+
+def _with_next_word(last: Line, line: Line) -> float:
+    """Right end of a line with the first word of the next line."""
     word = next(line.words())
-    width = max(glyph.right for glyph in word) - word[0].left
-    return last.right + 0.5 * line.size + width < right
+    width = max(glyph.right for glyph in word) - min(glyph.left for glyph in word)
+    return last.right + 0.5 * line.size + width
 
 
 def _is_indented(block: Sequence[Line], line: Line) -> bool:

@@ -52,7 +52,8 @@ class Layout:
         if len(block.lines) == 1 or alignment == "left":
             after, before = self._beside(number)
             if alignment == "left":
-                free = after if len(block.lines) == 1 else min(after, self._column(block))
+                column = min(self._column(block), block.widest)
+                free = after if len(block.lines) == 1 else min(after, column)
                 right = right if block.is_justified else max(right, free)
             elif alignment == "right":
                 left = min(left, before)
