@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from dataclasses import dataclass, field, fields
 from pathlib import PurePath
 from typing import Annotated, Any, Literal
@@ -93,8 +94,15 @@ class Corpus:
     run has a validation set of its own for each such corpus."""
     origin: str | None = None
     """Source of the corpus, in words; shown in the error if it is missing."""
+    source: str | None = None
+    target: str | None = None
+    """Languages of its sides, where they are not those of ``Data``."""
 
     def __post_init__(self) -> None:
+        if (self.source is None) != (self.target is None):
+            raise InvalidRecipe(
+                f"corpus {self.name!r} names one of source and target; it needs both, or neither"
+            )
         if (self.translated is None) != (self.translator is None):
             raise InvalidRecipe(
                 f"corpus {self.name!r} names one of translated and translator; it needs both, or "
@@ -112,11 +120,13 @@ class Corpus:
 
     @property
     def label(self) -> str:
-        """Name in reports; unique also if the corpus is used both as found and as translated."""
+        """Name in reports; unique also if the corpus is used in several languages, or both as found
+        and as translated."""
+        name = self.name if self.source is None else f"{self.name}, {self.source}-{self.target}"
         if self.translated is None:
-            return self.name
+            return name
         # Only the bundle's name, because model cards are read on other machines.
-        return f"{self.name}, {self.translated} by {PurePath(self.translator or '').name}"
+        return f"{name}, {self.translated} by {PurePath(self.translator or '').name}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,8 +190,12 @@ class Data:
     train: Annotated[tuple[Corpus, ...], Field(min_length=1)]
     valid: Corpus
     test: Corpus
+    more_valid: tuple[Corpus, ...] = ()
+    more_test: tuple[Corpus, ...] = ()
+    """Sets to validate and to test with in the other languages of a network with several pairs."""
     bidirectional: bool = False
-    """Train both directions in one network; a tag before the source selects the target language."""
+    """Train both directions of each pair in one network; a tag before the source selects the target
+    language."""
     max_length: Count = 128
     """Longest side kept, in pieces, including the language tag."""
     max_ratio: Annotated[float, Field(ge=1)] = 4.0
@@ -201,11 +215,15 @@ class Data:
     of 1/T: the largest one once, smaller ones more often. ``None``: as often as they say."""
 
     def __post_init__(self) -> None:
-        if self.source == self.target:
-            raise InvalidRecipe(f"source and target are both {self.source!r}")
-        for code in (self.source, self.target):
-            _require_usual(code)
-        for place, corpus in (("valid", self.valid), ("test", self.test)):
+        for source, target in dict.fromkeys(map(self.languages, self.corpora)):
+            if source == target:
+                raise InvalidRecipe(f"source and target are both {source!r}")
+            for code in (source, target):
+                _require_usual(code)
+        for place, corpus in (
+            *(("valid", corpus) for corpus in self.valid_sets),
+            *(("test", corpus) for corpus in self.test_sets),
+        ):
             if corpus.translated is not None or corpus.repeat != 1 or corpus.hold_out is not None:
                 raise InvalidRecipe(
                     f"data.{place}, {corpus.name!r}, is compared with as it is, once: it has "
@@ -224,11 +242,64 @@ class Data:
                 f"{', '.join(sorted({label for label in labels if labels.count(label) > 1}))}"
             )
 
+        if len(set(self.validated)) < len(self.validated):
+            raise InvalidRecipe(
+                "two sets to validate with, of data.more_valid and of the corpora that hold pairs "
+                f"out, have the same name: {', '.join(self.validated)}"
+            )
+        self._require_sets_of_each_direction()
+
+    def _require_sets_of_each_direction(self) -> None:
+        for place, corpora in (("valid", self.valid_sets), ("test", self.test_sets)):
+            counts = Counter(pair for each in corpora for pair in self.directions_of(each))
+            other = [pair for pair in self.directions if counts[pair] != 1]
+            other += [pair for pair in counts if pair not in self.directions]
+            if other:
+                raise InvalidRecipe(
+                    f"{', '.join(map('-'.join, other))}: every trained direction needs one set in "
+                    f"data.{place} and data.more_{place}, and no other direction has any"
+                )
+
+    @property
+    def corpora(self) -> tuple[Corpus, ...]:
+        return (*self.train, *self.valid_sets, *self.test_sets)
+
+    @property
+    def valid_sets(self) -> tuple[Corpus, ...]:
+        return (self.valid, *self.more_valid)
+
+    @property
+    def test_sets(self) -> tuple[Corpus, ...]:
+        return (self.test, *self.more_test)
+
+    @property
+    def validated(self) -> tuple[str, ...]:
+        """Labels of the sets to validate with, but for ``valid``."""
+        held_out = (corpus for corpus in self.train if corpus.hold_out is not None)
+        return tuple(corpus.label for corpus in (*self.more_valid, *held_out))
+
+    def languages(self, corpus: Corpus) -> tuple[str, str]:
+        """Languages of the sides of a corpus."""
+        return corpus.source or self.source, corpus.target or self.target
+
+    def directions_of(self, corpus: Corpus) -> tuple[tuple[str, str], ...]:
+        """Source and target language of every direction in which a corpus is read."""
+        source, target = self.languages(corpus)
+        return ((source, target), (target, source)) if self.bidirectional else ((source, target),)
+
     @property
     def directions(self) -> tuple[tuple[str, str], ...]:
         """Source and target language of every trained direction."""
-        forward = (self.source, self.target)
-        return (forward, forward[::-1]) if self.bidirectional else (forward,)
+        every = (pair for corpus in self.train for pair in self.directions_of(corpus))
+        return tuple(dict.fromkeys(every))
+
+    def valid_set(self, direction: tuple[str, str]) -> Corpus:
+        """The set to validate a trained direction with."""
+        return next(each for each in self.valid_sets if direction in self.directions_of(each))
+
+    def test_set(self, direction: tuple[str, str]) -> Corpus:
+        """The set to test a trained direction with."""
+        return next(each for each in self.test_sets if direction in self.directions_of(each))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -428,11 +499,11 @@ class Recipe:
                 f"{budget.validate_every} steps and saves every {budget.save_every}; let "
                 "budget.validate_every be a multiple of budget.save_every"
             )
-        held_out = [corpus.name for corpus in self.data.train if corpus.hold_out is not None]
-        if self.budget.judged_on not in (None, *held_out):
+        others = self.data.validated
+        if self.budget.judged_on not in (None, *others):
             raise InvalidRecipe(
                 f"recipe {self.name!r} is judged on {self.budget.judged_on!r}, of which no pairs "
-                f"are held out; those that hold out some: {', '.join(held_out) or 'none'}"
+                f"are held out; those that hold out some: {', '.join(others) or 'none'}"
             )
         try:
             DecodingDefaults.model_validate(self.decoding)
@@ -463,10 +534,10 @@ class Recipe:
                     f"recipe {self.name!r} has separate vocabularies, and ties all embeddings; "
                     "let network.tying be decoder or none, or share the vocabulary"
                 )
-            if self.data.bidirectional:
+            if len(self.data.directions) > 1:
                 raise InvalidRecipe(
-                    f"recipe {self.name!r} is bidirectional, and either language may be the "
-                    "source; it needs a shared vocabulary"
+                    f"recipe {self.name!r} has several directions, whose languages share the "
+                    "pieces; it needs a shared vocabulary"
                 )
 
     @property

@@ -22,7 +22,18 @@ class _Inside:
 
 def held_out_split(corpus: Corpus) -> str:
     """Name of the shards of the pairs that a training corpus holds out."""
-    return f"held-out/{corpus.name}"
+    return f"held-out/{corpus.label}"
+
+
+def validated_splits(data: Data) -> dict[str | None, tuple[str, Corpus]]:
+    """Every set to validate with: name of its shards, and corpus. ``None`` is ``data.valid``."""
+    found: dict[str | None, tuple[str, Corpus]] = {None: ("valid", data.valid)}
+    for each in data.more_valid:
+        found[each.label] = f"more-valid/{each.label}", each
+    for each in data.train:
+        if each.hold_out is not None:
+            found[each.label] = held_out_split(each), each
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,22 +80,24 @@ class RunDirectory:
 
     def translations_of(self, data: Data) -> dict[tuple[str, str], Path]:
         """The test set's translations by direction; ``translations`` if there is only one."""
-        if not data.bidirectional:
-            return {(data.source, data.target): self.translations}
+        if len(data.directions) == 1:
+            return {data.directions[0]: self.translations}
         return {
             (source, target): self.path / f"translations.{source}-{target}.txt"
             for source, target in data.directions
         }
 
     def shards(self, split: str) -> Path:
-        """``train``, ``valid`` and ``held-out/<corpus>``: shards of the pairs of all directions."""
+        """``train``, ``valid``, ``more-valid/<corpus>`` and ``held-out/<corpus>``: shards of the
+        pairs of all directions."""
         return self.data / split
 
-    def shards_of(self, split: str, data: Data) -> dict[tuple[str, str], Path]:
-        """A split by direction; the split itself if there is only one direction."""
-        if not data.bidirectional:
-            return {(data.source, data.target): self.shards(split)}
+    def shards_of(self, split: str, corpus: Corpus, data: Data) -> dict[tuple[str, str], Path]:
+        """A split of pairs of ``corpus`` by direction; the split itself if the network has only
+        one."""
+        if len(data.directions) == 1:
+            return {data.directions[0]: self.shards(split)}
         return {
             (source, target): self.shards(f"{split}.{source}-{target}")
-            for source, target in data.directions
+            for source, target in data.directions_of(corpus)
         }

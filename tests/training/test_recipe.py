@@ -5,17 +5,19 @@ import json
 import re
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from models.bundle.languages import canonical
 from models.bundle.manifest import DecodingDefaults
 from tests.support.tiny_training import tiny_recipe, with_budget, with_network, with_optimisation
+from training.data.tags import tags_of
 from training.loop.schedule import schedule_of
-from training.recipe import Corpus, InvalidRecipe, Recipe
+from training.recipe import Corpus, Data, InvalidRecipe, Recipe
 from training.recipe_file import find_recipe, overridden, read_recipe
 from training.recipes import RECIPES, recipe_named
-from training.run_directory import RunDirectory
+from training.run_directory import RunDirectory, validated_splits
 
 
 @pytest.mark.parametrize("name", RECIPES)
@@ -26,7 +28,8 @@ def test_built_in_recipe_is_consistent(name: str) -> None:
     assert recipe.effort
     assert recipe.budget.keep_checkpoints >= recipe.average
     assert recipe.optimisation.tokens_per_batch > recipe.data.max_length
-    assert len(recipe.data.directions) == 1 + recipe.data.bidirectional
+    pairs = {frozenset(recipe.data.languages(corpus)) for corpus in recipe.data.train}
+    assert len(recipe.data.directions) == len(pairs) * (1 + recipe.data.bidirectional)
     assert 0 < schedule_of(recipe)(recipe.budget.steps) < 1e-2
     assert canonical(recipe.data.source) != canonical(recipe.data.target)
     DecodingDefaults.model_validate(recipe.decoding)
@@ -168,6 +171,56 @@ def test_bidirectional_recipe_requires_a_shared_vocabulary() -> None:
         replace(tiny, data=data, vocabulary=vocabulary)
 
 
+def in_french(data: Data, **changes: Any) -> Data:
+    """``data``, from German, with a second pair."""
+    german = replace(data, source="de", target="en", bidirectional=True)
+    train, valid, test = (
+        Corpus(name=f"{split}-fr", source="en", target="fr") for split in ("train", "valid", "test")
+    )
+    more = {"train": (*german.train, train), "more_valid": (valid,), "more_test": (test,)}
+    return replace(german, **{**more, **changes})
+
+
+def test_network_of_several_pairs_has_all_directions_tags_and_sets(tmp_path: Path) -> None:
+    data, run = in_french(tiny_recipe().data), RunDirectory(tmp_path)
+    assert data.directions == (("de", "en"), ("en", "de"), ("en", "fr"), ("fr", "en"))
+    assert tags_of(data) == ("<2en>", "<2de>", "<2fr>")
+    assert data.test_set(("fr", "en")).name == "test-fr"
+    assert data.valid_set(("en", "de")) == data.valid
+    assert [each.label for each in data.train] == ["train", "train-fr, en-fr"]
+    assert list(validated_splits(data)) == [None, "valid-fr, en-fr"]
+    split, corpus = validated_splits(data)["valid-fr, en-fr"]
+    assert list(run.shards_of(split, corpus, data)) == [("en", "fr"), ("fr", "en")]
+    assert list(run.translations_of(data)) == list(data.directions)
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"more_valid": ()}, "en-fr, fr-en: every trained direction needs one set in data.valid"),
+        ({"more_test": ()}, "data.test"),
+        ({"train": tiny_recipe().data.train}, "no other direction"),
+        ({"more_test": 2 * (Corpus(name="t", source="en", target="fr"),)}, "needs one set"),
+        ({"train": (Corpus(name="t", source="fr", target="fr"),)}, "both 'fr'"),
+        ({"train": (Corpus(name="t", source="fra", target="en"),)}, "fra"),
+        (
+            {"more_valid": (Corpus(name="t", source="en", target="fr", repeat=2),)},
+            "data.valid, 't'",
+        ),
+    ],
+)
+def test_sets_and_languages_that_do_not_fit_the_directions_are_refused(
+    changes: dict[str, Any], named: str
+) -> None:
+    with pytest.raises(InvalidRecipe, match=named):
+        in_french(tiny_recipe().data, **changes)
+
+
+def test_corpus_names_both_of_its_languages_or_none() -> None:
+    with pytest.raises(InvalidRecipe, match="one of source and target"):
+        Corpus(name="c", source="de")
+
+
 def test_corpora_are_labelled_by_their_translators() -> None:
     found = Corpus(name="c", licence="CC0-1.0")
     made = replace(found, translated="source", translator="/at/home/big")
@@ -177,8 +230,10 @@ def test_corpora_are_labelled_by_their_translators() -> None:
 
 def test_a_bidirectional_run_has_shards_of_each_direction(tmp_path: Path) -> None:
     run, data = RunDirectory(tmp_path), tiny_recipe().data
-    assert run.shards_of("valid", data) == {("x-digits", "x-reversed"): run.shards("valid")}
-    both = run.shards_of("valid", replace(data, bidirectional=True))
+    assert run.shards_of("valid", data.valid, data) == {
+        ("x-digits", "x-reversed"): run.shards("valid")
+    }
+    both = run.shards_of("valid", data.valid, replace(data, bidirectional=True))
     assert list(both) == [("x-digits", "x-reversed"), ("x-reversed", "x-digits")]
     assert len({run.shards("valid"), *both.values()}) == 3
 

@@ -110,7 +110,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("reduced")
     (directory / "data").mkdir()
     for name, pairs in (("some", SENTENCES), ("few", SENTENCES[:6])):
-        for language in ("de", "en", "fr", "cs"):
+        for language in ("de", "en", "es", "fr", "nl", "cs"):
             side = language == "de"
             text = "".join(f"{pair[not side]} {language}\n" for pair in pairs)
             (directory / "data" / f"{name}.{language}").write_text(text, encoding="utf-8")
@@ -136,6 +136,7 @@ WHOLE = (
     "multi30k-en-de",
     "multi30k-de-en-augmented",
     "general-de-en",
+    "multi",
     "paper-base-en-fr",
     "paper-base-en-de-learned-positions",
     "tensor2tensor-v2-en-de",

@@ -32,7 +32,8 @@ def perform(options: argparse.Namespace) -> None:
 def summary(recipe: Recipe) -> str:
     """Languages, number of parameters, steps and effort, in columns."""
     arrow = "↔" if recipe.data.bidirectional else "→"
-    languages = f"{recipe.data.source}{arrow}{recipe.data.target}"
+    pairs = dict.fromkeys(map(recipe.data.languages, recipe.data.train))
+    languages = ", ".join(arrow.join(pair) for pair in pairs)
     return (
         f"{languages:19}  {parameters(recipe) / 1e6:5.1f}M  {recipe.budget.steps:7,} steps"
         f"  {recipe.effort}"

@@ -38,8 +38,9 @@ def perform(job: Job) -> None:
             "`prepare` first, then `train` alone by torchrun, then the remaining hops"
         )
     # A missing test set is reported here rather than after days of training.
-    for direction in job.recipe.data.directions:
-        bitext_of(job.recipe.data.test, job.recipe.data, direction, job.options.data)
+    data = job.recipe.data
+    for direction in data.directions:
+        bitext_of(data.test_set(direction), data, direction, job.options.data)
     with locked(job.run):
         perform_hops(job)
 

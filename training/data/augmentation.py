@@ -69,7 +69,7 @@ Span = Pair
 
 
 class Augmenter:
-    """Augments the pairs of one language pair; ``counts`` holds the changes of each kind."""
+    """Augments pairs of texts; ``counts`` holds the changes of each kind."""
 
     def __init__(self, rates: Augmentation, source: str, target: str, seed: int) -> None:
         self._rates = [(each.name, getattr(rates, each.name)) for each in fields(rates)]
@@ -91,9 +91,12 @@ class Augmenter:
         for made in self.steps(iter(pairs), documents):
             yield from made
 
-    def begin(self, name: str) -> None:
-        """Begin the corpus ``name``, on which its random numbers depend."""
+    def begin(self, name: str, languages: tuple[str, str] | None = None) -> None:
+        """Begin the corpus ``name``, on which its random numbers depend, in other ``languages``."""
         self._random = random.Random(f"{self._seed} {name}")
+        if languages is not None:
+            self._languages = languages
+            self._locales = _locale(languages[0]), _locale(languages[1])
 
     def state(self) -> dict[str, Any]:
         """The position between two steps, of JSON values, for ``resume``."""

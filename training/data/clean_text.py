@@ -98,7 +98,7 @@ def clean_corpora(
     texts, counts = [], {}
     with Workers(judge, processes) as workers, _Cleaning(directory, progress, test_sets) as stage:
         for number, corpus in enumerate(data.train):
-            pairs = read_pairs(corpus, data.source, data.target, data_directory, run.translated)
+            pairs = read_pairs(corpus, *data.languages(corpus), data_directory, run.translated)
             if corpus.hold_out is not None:
                 every = corpus.hold_out
                 pairs = (pair for i, pair in enumerate(pairs) if i % every)
@@ -140,7 +140,7 @@ def _filters_of(corpus: Corpus, data: Data, held_out: Set[str], tested: Set[str]
         same_numbers=data.same_numbers,
         generated=corpus.generator is not None,
         machine=corpus.translated,
-        noisy=(data.source, data.target) if corpus.noisy else None,
+        noisy=data.languages(corpus) if corpus.noisy else None,
         held_out=held_out,
         tested=tested,
     )

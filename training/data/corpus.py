@@ -80,6 +80,16 @@ def sides(
     return first, second
 
 
+def has_sides(name: str, languages: tuple[str, str], directory: Path) -> bool:
+    """Whether a corpus on disk has files in both languages."""
+    try:
+        for language in languages:
+            find_side(name, language, directory)
+    except CorpusError:
+        return False
+    return True
+
+
 def find_side(name: str, language: str, directory: Path, origin: str | None = None) -> Path:
     """The file of one language of a corpus, plain or gzipped; raises ``CorpusError``.
 

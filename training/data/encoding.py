@@ -31,6 +31,9 @@ TOO_LONG = "too many pieces"
 UNWRITABLE = "pieces that are never written"
 
 Columns = tuple[list[str], list[str]]
+Languages = tuple[str, str]
+Block = tuple[Columns, Languages]
+"""Pairs of texts as two columns, and the languages of these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,18 +59,23 @@ class Encoder:
         self.tokenizers = tokenizers
         self._unwritable = unwritable
         self._max_length = recipe.data.max_length
-        self._prefixes = [
-            list(source_prefix(recipe.data, target, tokenizers.source))
-            for _, target in recipe.data.directions
-        ]
+        data = recipe.data
+        self._prefixes = {
+            data.languages(corpus): [
+                list(source_prefix(data, target, tokenizers.source))
+                for _, target in data.directions_of(corpus)
+            ]
+            for corpus in data.corpora
+        }
 
-    def encoded(self, texts: Columns) -> Encoded:
-        """Each pair that is short enough and writable in every direction."""
+    def encoded(self, texts: Columns, languages: Languages) -> Encoded:
+        """Each pair that is short enough and writable in every direction of its ``languages``."""
+        prefixes = self._prefixes[languages]
         sources = self.tokenizers.source.encode_all(texts[0], threads=1)
         targets = self.tokenizers.target.encode_all(texts[1], threads=1)
-        longest = self._max_length - len(self._prefixes[0])
+        longest = self._max_length - len(prefixes[0])
         short = [
-            self._both_ways(source, target)
+            _both_ways(prefixes, source, target)
             for source, target in zip(sources, targets, strict=True)
             if max(len(source), len(target)) <= longest
         ]
@@ -83,18 +91,18 @@ class Encoder:
         }
         return Encoded(kept, counts)
 
-    def __call__(self, texts: Columns) -> _PackedBlock:
+    def __call__(self, block: Block) -> _PackedBlock:
         """The function of the worker processes."""
-        found = self.encoded(texts)
+        found = self.encoded(*block)
         packed = Packed.of(list(itertools.chain.from_iterable(found.pairs)))
         return _PackedBlock(packed, found.counts)
 
-    def _both_ways(self, source: list[int], target: list[int]) -> list[IdPair]:
-        sides = ((source, target), (target, source))
-        return [
-            (prefix + read, written)
-            for prefix, (read, written) in zip(self._prefixes, sides, strict=False)
-        ]
+
+def _both_ways(prefixes: Sequence[list[int]], source: list[int], target: list[int]) -> list[IdPair]:
+    sides = ((source, target), (target, source))
+    return [
+        (prefix + read, written) for prefix, (read, written) in zip(prefixes, sides, strict=False)
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +162,7 @@ def encode_texts(
                 "written": train.written(),
             }
 
-        blocks = _blocks(recipe.seed, texts, repeats, augmenter, place)
+        blocks = _blocks(recipe, texts, repeats, augmenter, place)
         for block, place in workers.map(blocks):
             train.append_packed(block.packed)
             counts.update(block.counts)
@@ -167,20 +175,21 @@ def encode_texts(
 
 
 def _blocks(
-    seed: int,
+    recipe: Recipe,
     texts: Sequence[CleanText],
     repeats: Sequence[float],
     augmenter: Augmenter,
     begin: _Place | None,
-) -> Iterator[tuple[Columns, _Place]]:
+) -> Iterator[tuple[Block, _Place]]:
     """Blocks of augmented text after the place ``begin``, each with the place where it ends."""
     for corpus, (text, repeat) in enumerate(zip(texts, repeats, strict=True)):
-        for turn, pairs in enumerate(text.passes(repeat, seed)):
+        languages = recipe.data.languages(text.corpus)
+        for turn, pairs in enumerate(text.passes(repeat, recipe.seed)):
             if begin is not None and (corpus, turn) < (begin.corpus, begin.turn):
                 continue
             read = _Counted(pairs)
             # Each time through a corpus changes other pairs.
-            augmenter.begin(f"{text.corpus.label} {turn}")
+            augmenter.begin(f"{text.corpus.label} {turn}", languages)
             if begin is not None and (corpus, turn) == (begin.corpus, begin.turn):
                 read.skip(begin.pair)
                 augmenter.resume(begin.augmenter)
@@ -191,10 +200,12 @@ def _blocks(
             for made in tracked(steps, f"encoding {text.corpus.label}"):
                 block += made
                 if len(block) >= BLOCK:
-                    yield Pair.columns(block), _Place(corpus, turn, read.count, augmenter.state())
+                    here = _Place(corpus, turn, read.count, augmenter.state())
+                    yield (Pair.columns(block), languages), here
                     block = []
             if block:
-                yield Pair.columns(block), _Place(corpus, turn, read.count, augmenter.state())
+                here = _Place(corpus, turn, read.count, augmenter.state())
+                yield (Pair.columns(block), languages), here
 
 
 class _Counted:

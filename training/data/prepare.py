@@ -19,7 +19,7 @@ from models.bundle.bundle import sha256_of
 from training.checkpoint import CheckpointError, checkpoints
 from training.data.clean_text import clean_corpora, repeats_of
 from training.data.cleaning import sides_of
-from training.data.corpus import CorpusError, Pair, read_lines, read_pairs, sides
+from training.data.corpus import CorpusError, Pair, has_sides, read_lines, read_pairs, sides
 from training.data.encoding import PAIRS, TOO_LONG, UNWRITABLE, Encoder, encode_texts
 from training.data.leaks import TestSet
 from training.data.plausibility import doubts
@@ -31,8 +31,8 @@ from training.data.workers import WorkerFailed
 from training.disk import writing
 from training.initial.pretrained import find_pretrained, unwritable_ids
 from training.loop.resuming import trained_on, vocabulary_of
-from training.recipe import Augmentation, Corpus, InvalidRecipe, Recipe
-from training.run_directory import RunDirectory, held_out_split
+from training.recipe import Augmentation, Corpus, Data, InvalidRecipe, Recipe
+from training.run_directory import RunDirectory, held_out_split, validated_splits
 
 logger = logging.getLogger(__name__)
 
@@ -107,15 +107,27 @@ def _digests(recipe: Recipe, run: RunDirectory, data_directory: Path) -> dict[st
     return {
         corpus.label: [
             sha256_of(path)
-            for path in sides(corpus, data.source, data.target, data_directory, run.translated)
+            for path in sides(corpus, *data.languages(corpus), data_directory, run.translated)
         ]
-        for corpus in (*data.train, data.valid, *_corpora_held_out(recipe))
+        for corpus in (*data.train, *data.valid_sets, *_corpora_held_out(data, data_directory))
         if corpus.generator is None
     }
 
 
-def _corpora_held_out(recipe: Recipe) -> list[Corpus]:
-    return [Corpus(name=name, licence="") for name in recipe.data.held_out]
+def _corpora_held_out(data: Data, directory: Path) -> list[Corpus]:
+    """The sets of ``Data.held_out``, in all trained languages for which they have both files."""
+    main, *others = dict.fromkeys(((data.source, data.target), *map(data.languages, data.train)))
+    found = []
+    for name in data.held_out:
+        more = [
+            Corpus(name=name, licence="", source=source, target=target)
+            for source, target in others
+            if has_sides(name, (source, target), directory)
+        ]
+        if not more or has_sides(name, main, directory):
+            found.append(Corpus(name=name, licence=""))
+        found += more
+    return found
 
 
 def _prepare(
@@ -133,8 +145,12 @@ def _prepare(
     inherits = pretrained is not None and recipe.vocabulary.inherited
     unwritable = unwritable_ids(pretrained) if pretrained and inherits else frozenset()
     # Reading, cleaning and learning a vocabulary may take hours.
-    valid = list(read_pairs(data.valid, data.source, data.target, data_directory))
-    _require(sum(pair.is_full for pair in valid), (data.valid,))
+    valid = {
+        corpus: list(read_pairs(corpus, *data.languages(corpus), data_directory))
+        for corpus in data.valid_sets
+    }
+    for corpus, pairs in valid.items():
+        _require(sum(pair.is_full for pair in pairs), (corpus,))
     progress = Progress(
         unfinished.path,
         {
@@ -201,7 +217,15 @@ def _prepare(
     report["shards"] = {
         path.name: sha256_of(path) for path in sorted(unfinished.shards("train").iterdir())
     }
-    report |= _write_valid(recipe, unfinished, encoder, data.valid, valid, "valid")
+    counts_of_valid = [
+        _write_valid(recipe, unfinished, encoder, corpus, valid[corpus], split)
+        for split, corpus in validated_splits(data).values()
+        if corpus in valid
+    ]
+    report |= counts_of_valid[0]
+    if data.more_valid:
+        labels = (corpus.label for corpus in data.more_valid)
+        report["more valid"] = dict(zip(labels, counts_of_valid[1:], strict=True))
     report["held out"] = _write_held_out(recipe, unfinished, encoder, data_directory)
     unfinished.recipe.write_text(json.dumps(recipe.to_dict(), indent=2) + "\n", encoding="utf-8")
     unfinished.report.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
@@ -211,10 +235,11 @@ def _prepare(
 def _judge(recipe: Recipe, data_directory: Path) -> None:
     """Raises ``CorpusError`` if sides are swapped, and warns of shifted lines."""
     data = recipe.data
-    for corpus in (*data.train, data.valid, data.test):
+    for corpus in data.corpora:
         if corpus.generator is None and corpus.translated is None:
-            pairs = read_pairs(corpus, data.source, data.target, data_directory)
-            for doubt in doubts(corpus.name, pairs, data.source, data.target):
+            languages = data.languages(corpus)
+            pairs = read_pairs(corpus, *languages, data_directory)
+            for doubt in doubts(corpus.label, pairs, *languages):
                 logger.warning("%s", doubt)
 
 
@@ -222,8 +247,8 @@ def _held_out(recipe: Recipe, data_directory: Path) -> Set[str]:
     """The texts of all sets to test and to validate with, as ``sides_of`` has them."""
     data = recipe.data
     tests = (
-        read_pairs(corpus, data.source, data.target, data_directory)
-        for corpus in _corpora_held_out(recipe)
+        read_pairs(corpus, *data.languages(corpus), data_directory)
+        for corpus in _corpora_held_out(data, data_directory)
     )
     parts = (
         _part_held_out(corpus, recipe, data_directory)
@@ -235,8 +260,7 @@ def _held_out(recipe: Recipe, data_directory: Path) -> Set[str]:
 
 def _part_held_out(corpus: Corpus, recipe: Recipe, data_directory: Path) -> Iterator[Pair]:
     """The pairs of a training corpus that are validated with."""
-    data = recipe.data
-    pairs = read_pairs(corpus, data.source, data.target, data_directory)
+    pairs = read_pairs(corpus, *recipe.data.languages(corpus), data_directory)
     return itertools.islice(pairs, 0, None, corpus.hold_out)
 
 
@@ -257,13 +281,17 @@ def _test_sets(recipe: Recipe, data_directory: Path) -> list[TestSet]:
     """All sets to validate and to test with; chance repeats those of a generated corpus."""
     data = recipe.data
     whole = {
-        corpus.name: corpus
-        for corpus in (data.valid, data.test, *_corpora_held_out(recipe))
+        corpus.label: corpus
+        for corpus in (
+            *data.valid_sets,
+            *data.test_sets,
+            *_corpora_held_out(data, data_directory),
+        )
         if corpus.generator is None
     }
     return [
         *(
-            TestSet(name, read_pairs(corpus, data.source, data.target, data_directory))
+            TestSet(name, read_pairs(corpus, *data.languages(corpus), data_directory))
             for name, corpus in whole.items()
         ),
         *(
@@ -286,12 +314,12 @@ def _write_valid(
     too long, or cannot be written."""
     data = recipe.data
     full = [pair for pair in pairs if pair.is_full]
-    encoded = encoder.encoded(Pair.columns(full))
+    encoded = encoder.encoded(Pair.columns(full), data.languages(corpus))
     _require(len(encoded.pairs), (corpus,))
     with ShardWriter(run.shards(split)) as valid:
         valid.append(list(itertools.chain.from_iterable(encoded.pairs)))
-    if data.bidirectional:
-        for i, path in enumerate(run.shards_of(split, data).values()):
+    if len(data.directions) > 1:
+        for i, path in enumerate(run.shards_of(split, corpus, data).values()):
             with ShardWriter(path) as valid:
                 valid.append([pair[i] for pair in encoded.pairs])
     return {
@@ -319,8 +347,8 @@ def _write_held_out(
             continue
         pairs = list(_part_held_out(corpus, recipe, data_directory))
         split = held_out_split(corpus)
-        counts[corpus.name] = _write_valid(recipe, run, encoder, corpus, pairs, split)
-        columns = dict(zip((data.source, data.target), zip(*pairs, strict=True), strict=True))
+        counts[corpus.label] = _write_valid(recipe, run, encoder, corpus, pairs, split)
+        columns = dict(zip(data.languages(corpus), zip(*pairs, strict=True), strict=True))
         metas = (data_directory / f"{corpus.name}.meta{end}" for end in ("", ".gz"))
         for meta in filter(Path.is_file, metas):
             columns["meta"] = tuple(read_lines(meta))[:: corpus.hold_out]
@@ -348,7 +376,7 @@ def _bytes_needed(recipe: Recipe, unfinished: RunDirectory) -> int:
     ]
     repeats = repeats_of(recipe.data, sizes)
     copies = sum(size * repeat for size, repeat in zip(sizes, repeats, strict=True))
-    return round(sum(sizes) + BYTES_OF_IDS * copies * len(recipe.data.directions))
+    return round(sum(sizes) + BYTES_OF_IDS * copies * (1 + recipe.data.bidirectional))
 
 
 def _require_same_if_trained(run: RunDirectory, prepared: RunDirectory) -> None:

@@ -67,9 +67,8 @@ def translate_corpora(
 
 def found_and_missing(corpus: Corpus, data: Data) -> tuple[str, str]:
     """The language of the side on disk, and that of the machine-translated side."""
-    if corpus.translated == "source":
-        return data.target, data.source
-    return data.source, data.target
+    source, target = data.languages(corpus)
+    return (target, source) if corpus.translated == "source" else (source, target)
 
 
 def find_translator(name: str, bundles: Path) -> Path:

@@ -49,6 +49,7 @@ class Evaluation:
     """Content of ``scores.json``."""
 
     test_set: str
+    """Names of all test sets."""
     decoding: DecodingDefaults
     directions: tuple[DirectionScores, ...]
 
@@ -89,7 +90,7 @@ def evaluate(
     network.to(device)
     results = []
     for direction, path in run.translations_of(data).items():
-        bitext = bitext_of(data.test, data, direction, data_directory)
+        bitext = bitext_of(data.test_set(direction), data, direction, data_directory)
         assert bitext.sources is not None
         reader = Reader.of(data, bitext.target, tokenizers, network.config.max_length)
         sources, cut = reader.read(bitext.sources)
@@ -106,6 +107,7 @@ def evaluate(
             )
         )
         path.write_text("".join(f"{line}\n" for line in translations), encoding="utf-8")
-    evaluation = Evaluation(data.test.name, decoding, tuple(results))
+    names = ", ".join(corpus.name for corpus in data.test_sets)
+    evaluation = Evaluation(names, decoding, tuple(results))
     run.scores.write_text(evaluation.to_json(), encoding="utf-8")
     return evaluation

@@ -63,8 +63,8 @@ def bitext_of(corpus: Corpus, data: Data, direction: tuple[str, str], directory:
     """A recipe's validation or test set in one direction."""
     if corpus.generator is None:
         return find_bitext(corpus.name, *direction, directory)
-    pairs = list(read_pairs(corpus, data.source, data.target, directory))
+    pairs = list(read_pairs(corpus, *data.languages(corpus), directory))
     sources, references = tuple(p.source for p in pairs), tuple(p.target for p in pairs)
-    if direction != (data.source, data.target):
+    if direction != data.languages(corpus):
         sources, references = references, sources
     return Bitext(corpus.name, *direction, references, sources)

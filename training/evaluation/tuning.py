@@ -85,7 +85,7 @@ def tune(
     data, tokenizers = recipe.data, run.tokenizers()
     network.to(device)
     texts = [
-        bitext_of(data.valid, data, direction, data_directory).first(sentences)
+        bitext_of(data.valid_set(direction), data, direction, data_directory).first(sentences)
         for direction in data.directions
     ]
     trials: list[Trial] = []

@@ -6,7 +6,7 @@ Parity is proved on the test set; int8 is calibrated on validation and training 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from models.bundle.bundle import SOURCE_TOKENIZER, TARGET_TOKENIZER, TOKENIZER, Bundle
@@ -84,12 +84,13 @@ def export(
     sentences = [
         Sentence(pair.source, i, pair.target)
         # Short sentences more often have a clear translation, which examples need.
-        for i, pair in fits.pairs(data.test, PROOF_SENTENCES, short=PROOF_SENTENCES // 2)
+        for i, pair in fits.pairs(data.test_set, PROOF_SENTENCES, short=PROOF_SENTENCES // 2)
     ]
     if not sentences:
+        names = " and ".join(corpus.name for corpus in data.test_sets)
         raise CorpusError(
-            f"no pair of {data.test.name} is short enough for the network to be proved with; name "
-            "another test set"
+            f"no pair of {names} is short enough for the network to be proved with; name another "
+            "test set"
         )
     check_conversion(network, publication.network, list(map(publication.source_ids, sentences)))
     calibration = _calibration(recipe, run, fits)
@@ -114,17 +115,23 @@ class _Fitting:
         self._recipe, self._max_length, self._data = recipe, max_length, data_directory
         self.tokenizers, self.directions = tokenizers, directions
 
-    def pairs(self, corpus: RecipeCorpus, count: int, short: int = 0) -> list[tuple[int, Pair]]:
+    def pairs(
+        self, set_of: Callable[[tuple[str, str]], RecipeCorpus], count: int, short: int = 0
+    ) -> list[tuple[int, Pair]]:
         """At most ``count`` pairs over all directions, each with its direction.
 
-        The first pairs of the corpus; ``short`` of them are the shortest of its remaining pairs.
+        The first pairs of the set of the direction; ``short`` of them are the shortest of its
+        remaining pairs.
         """
         data = self._recipe.data
         found: list[tuple[int, Pair]] = []
         first, rest = ((n // len(self.directions)) for n in (count - short, short))
-        forward = list(read_pairs(corpus, data.source, data.target, self._data))
         for i, direction in enumerate(self.directions):
-            pairs = [Pair(*reversed(pair)) for pair in forward] if i else forward
+            languages = direction.source, direction.target
+            corpus = set_of(languages)
+            pairs = list(read_pairs(corpus, *data.languages(corpus), self._data))
+            if languages != data.languages(corpus):
+                pairs = [Pair(*reversed(pair)) for pair in pairs]
             fitting = [pair for pair in pairs if self._fits(direction, pair)]
             shortest = sorted(fitting[first:], key=lambda pair: len(pair.source))[:rest]
             found += [(i, pair) for pair in (*fitting[:first], *shortest)]
@@ -148,7 +155,7 @@ def _calibration(recipe: Recipe, run: RunDirectory, fits: _Fitting) -> list[IdPa
             fits.directions[i].source_ids(tokenizers.source.encode(pair.source), special.eos),
             (special.bos, *tokenizers.target.encode(pair.target)),
         )
-        for i, pair in fits.pairs(recipe.data.valid, CALIBRATION_SENTENCES)
+        for i, pair in fits.pairs(recipe.data.valid_set, CALIBRATION_SENTENCES)
     ]
     trained = Shards.open(run.shards("train"))
     # The stride is odd because directions alternate.

@@ -22,7 +22,7 @@ from training.evaluation.network import bitext_of
 from training.figures.curves import Average, History
 from training.recipe import Recipe
 from training.refusal import Refusal
-from training.run_directory import RunDirectory
+from training.run_directory import RunDirectory, validated_splits
 from training.search.greedy import greedy
 
 _PLEASANT = range(8, 15)
@@ -98,7 +98,12 @@ def read(
         raise Refusal(f"{run.path} translates into {known}, not into {into!r}; choose with --into")
     ids: tuple[int, ...]
     if sentence is None:
-        ids = _validation_sentence(run.shards_of("valid", data)[found[0]])
+        split, corpus = next(
+            each
+            for each in validated_splits(data).values()
+            if found[0] in data.directions_of(each[1])
+        )
+        ids = _validation_sentence(run.shards_of(split, corpus, data)[found[0]])
     else:
         ids = source_prefix(data, into, tokenizers.source) + tokenizers.source.encode(sentence)
     if len(ids) >= network.config.max_length:
@@ -142,13 +147,13 @@ def buckets_of(run: RunDirectory, name: str, data_directory: Path) -> dict[str, 
         if not path.is_file():
             raise Refusal(f"{path} does not exist; {again} first")
         translations = tuple(read_lines(path))
-        bitext = bitext_of(data.test, data, direction, data_directory)
+        bitext = bitext_of(data.test_set(direction), data, direction, data_directory)
         if len(translations) != len(bitext.references):
             raise Refusal(
                 f"{path} has {len(translations)} lines and {bitext.title} has "
                 f"{len(bitext.references)}; {again} again"
             )
-        label = f"{name}, {bitext.direction}" if data.bidirectional else name
+        label = f"{name}, {bitext.direction}" if len(data.directions) > 1 else name
         found[label] = diagnose(translations, bitext).buckets
     return found
 

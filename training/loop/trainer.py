@@ -263,7 +263,7 @@ class Trainer:
     def _validate(self, log: RunLog | SilentLog) -> None:
         network = self.average or self.network
         step = self.progress.step
-        for name in (None, *self.validator.held_out):
+        for name in (None, *self.validator.others):
             label = "" if name is None else f" {name}"
             result = self.validator.validate(network, name)
             if result is None:

@@ -22,7 +22,7 @@ from training.loop.distributed import World
 from training.loop.learner import Diverged
 from training.loop.objective import negative_log_likelihood
 from training.recipe import Data, Metric
-from training.run_directory import RunDirectory, held_out_split
+from training.run_directory import RunDirectory, validated_splits
 from training.search.greedy import greedy
 
 TOKENS_PER_BATCH = 4096
@@ -85,29 +85,24 @@ class Validator:
     ) -> None:
         """Raises ``UnknownTokenisation`` if BLEU has no word
         tokenisation for a target language."""
-        splits = {None: "valid"} | {
-            corpus.name: held_out_split(corpus)
-            for corpus in data.train
-            if corpus.hold_out is not None
-        }
         self._sets = {
             name: [
                 (f"{source}-{target}", Shards.open(path), bleu_for(target))
-                for (source, target), path in run.shards_of(split, data).items()
+                for (source, target), path in run.shards_of(split, corpus, data).items()
             ]
-            for name, split in splits.items()
+            for name, (split, corpus) in validated_splits(data).items()
         }
         self._tokenizers = tokenizers
         self._device = device
         self._world = World() if world is None else world
 
     @property
-    def held_out(self) -> list[str]:
-        """The training corpora that hold pairs out."""
+    def others(self) -> list[str]:
+        """Names of the sets beside ``Data.valid``."""
         return [name for name in self._sets if name is not None]
 
     def validate(self, network: Transformer, corpus: str | None = None) -> Validation | None:
-        """Results on the validation set, or on the pairs that ``corpus`` holds out.
+        """Results on the validation set, or on another one by its name.
 
         BLEU and chrF are means over directions; the other metrics are over all sentences. All
         processes validate together, each a part of the batches; the first one returns the results,

@@ -19,7 +19,9 @@ from training.recipes.general import (
     general_de_en_refined,
     general_free_de_en,
     general_large_de_en,
+    student,
 )
+from training.recipes.multi import multi
 from training.recipes.multi30k import (
     multi30k_augmented,
     multi30k_back_translated,
@@ -70,6 +72,8 @@ _OFFERED: tuple[Callable[[], Recipe], ...] = (
     general_de_en_refined,
     general_free_de_en,
     general_large_de_en,
+    student,
+    multi,
     paper_base_en_de,
     paper_big_en_de,
     paper_base_en_fr,

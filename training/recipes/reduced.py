@@ -76,6 +76,8 @@ def _on(data: Data, name: str) -> Data:
         train=tuple(trained.values()),
         valid=_named(data.valid, name),
         test=_named(data.test, name),
+        more_valid=tuple(_named(each, name) for each in data.more_valid),
+        more_test=tuple(_named(each, name) for each in data.more_test),
         # Training and test text are the same corpus of one domain.
         held_out=(),
         largest_domain=1.0,

@@ -189,12 +189,15 @@ def _coverage_of_translations(
     for (source, target), path in run.translations_of(data).items():
         if not path.exists():
             return None
-        prefix = source_prefix(data, target, tokenizers.source)
-        texts = [pair.source for pair in read_pairs(data.test, source, target, data_directory)]
+        prefix, test = (
+            source_prefix(data, target, tokenizers.source),
+            data.test_set((source, target)),
+        )
+        texts = [pair.source for pair in read_pairs(test, source, target, data_directory)]
         translations = list(read_lines(path))
         if len(texts) != len(translations):
             raise CorpusError(
-                f"{path} has {len(translations)} lines and {data.test.name} {len(texts)}; run "
+                f"{path} has {len(translations)} lines and {test.name} {len(texts)}; run "
                 "`python -m training evaluate RECIPE` again"
             )
         pairs += (

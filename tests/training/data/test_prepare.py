@@ -232,9 +232,47 @@ def test_bidirectional_run_has_both_directions_with_their_tags(data: Path) -> No
         (back, "5 4", "4 5"),
     ]
     assert pairs(run.shards("valid")) == [(forth, "2 4", "4 2"), (back, "4 2", "2 4")]
-    directions = run.shards_of("valid", recipe.data)
+    directions = run.shards_of("valid", recipe.data.valid, recipe.data)
     assert pairs(directions["x-digits", "x-reversed"]) == [(forth, "2 4", "4 2")]
     assert pairs(directions["x-reversed", "x-digits"]) == [(back, "4 2", "2 4")]
+
+
+def test_network_of_several_pairs_has_every_direction_and_holds_out_every_language(
+    data: Path,
+) -> None:
+    for name, sources, targets in (
+        ("other", ["6 7", "8 8 8 8", "1 1 1 1"], ["7 6", "3 3 3 3", "2 2 2 2"]),
+        ("held-other", ["6"], ["7"]),
+        ("few", ["1 1 1 1"], ["2 2 2 2"]),
+    ):
+        for language, lines in (("x-digits", sources), ("x-other", targets)):
+            (data / f"{name}.{language}").write_text("".join(f"{line}\n" for line in lines))
+    put(data, "kept-out", [("8 8 8 8", "X 8 X 8")])
+    other, valid, test = (
+        Corpus(name=name, source="x-digits", target="x-other")
+        for name in ("other", "held-other", "few")
+    )
+    recipe = found_recipe()
+    recipe = with_data(
+        replace(recipe, vocabulary=replace(recipe.vocabulary, size=40)),
+        train=(*recipe.data.train, other),
+        more_valid=(valid,),
+        more_test=(test,),
+        held_out=("few", "kept-out"),
+    )
+    run = RunDirectory(data / "run")
+    report = prepare(recipe, run, data)
+    tokenizer = run.tokenizers().source
+    shards = Shards.open(run.shards("train"))
+    first = [int(shards.source[i][0]) for i in range(len(shards))]
+    tags = [tokenizer.id_of(tag) for tag in ("<2x-reversed>", "<2x-reversed>", "<2x-other>")]
+    assert first == tags
+    assert report["train"]["other, x-digits-x-other"]["dropped"] == {"held out": 2}
+    assert report["leaked"]["few, x-digits-x-other"] == {"pairs": 1, "leaked": 0}
+    assert report["more valid"]["held-other, x-digits-x-other"]["valid pairs"] == 1
+    (path,) = run.shards_of("more-valid/held-other, x-digits-x-other", valid, recipe.data).values()
+    assert tokenizer.decode(Shards.open(path).target[0].tolist()) == "7"
+    assert is_prepared(recipe, run, data)
 
 
 def test_a_tag_counts_towards_the_longest_side(data: Path) -> None:

@@ -514,7 +514,7 @@ def test_pairs_held_out_of_a_corpus_are_a_validation_set_of_their_own(tmp_path: 
     recipe = replace(recipe, data=replace(recipe.data, train=(*recipe.data.train, found)))
     sets = validator(tmp_path, recipe)
     network = tiny_network()
-    assert sets.held_out == ["found"]
+    assert sets.others == ["found"]
     assert sets.validate(network, "found").loss != sets.validate(network).loss
 
 
@@ -555,7 +555,7 @@ def test_bleu_is_the_mean_of_both_directions(tmp_path: Path) -> None:
     tokenizers = run.tokenizers()
     network = tiny_network(source_vocabulary=17, target_vocabulary=17)
     alone = []
-    for i, shards in enumerate(run.shards_of("valid", both_ways).values()):
+    for i, shards in enumerate(run.shards_of("valid", both_ways.valid, both_ways).values()):
         (tmp_path / f"{i}" / "data").mkdir(parents=True)
         (tmp_path / f"{i}" / "data" / "valid").symlink_to(shards)
         direction = Validator(RunDirectory(tmp_path / f"{i}"), one_way, tokenizers, CPU)
