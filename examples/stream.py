@@ -4,7 +4,7 @@
 
 prints
 
-    A dog is running through the snow. Two men are playing soccer.
+    A dog runs through the snow. Two men are playing soccer.
     by general-de-en: complete
 """
 

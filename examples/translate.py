@@ -4,8 +4,8 @@
 
 prints
 
-    A dog is running through the snow. (from de, score -0.…)
-      or: A dog runs through the snow.
+    A dog runs through the snow. (from de, score -0.…)
+      or: A dog is running through the snow.
     Two men are playing soccer. (from de, score -0.…)
       or: Two men playing soccer.
 """

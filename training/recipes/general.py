@@ -2,7 +2,7 @@
 
 ``general-de-en`` uses all corpora, ``general-free-de-en`` those under free licences only.
 ``general-de-en-grown`` goes on from ``general-de-en-fine-tuned`` with a larger network,
-``general-de-en-grown-fine-tuned`` from there, and ``general-de-en-refined`` ends it: its bundle is
+``general-de-en-grown-fine-tuned`` from there; ``-refined`` and ``-letters`` end it: its bundle is
 the default model. ``general-large-de-en`` is a teacher for all of them. ``everyday-de-en`` and
 ``everyday-en-de`` are for everyday sentences and captions.
 
