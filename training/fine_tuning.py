@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from models.bundle.bundle import TOKENIZER, Bundle
 from models.bundle.languages import canonical, without_region
-from training.data.corpus import CorpusError, Pair, find_side, read_pairs
+from training.data.corpus import OWN_CORPORA, CorpusError, Pair, find_side, read_pairs
 from training.data.memories import Memory
 from training.data.seen import Seen
 from training.disk import writing
@@ -120,7 +120,10 @@ def sample_general(
 
 
 def corpora_of(bundle: Bundle, directory: Path, *, tests: bool) -> list[str]:
-    """Corpora in a directory that the bundle's card says it learned from, or was tested with."""
+    """Corpora in a directory that the bundle's card says it learned from, or was tested with.
+
+    Those that come with the project are of letters only, and stand for no general text.
+    """
     provenance = bundle.manifest.provenance
     named = (
         # The scores of a bundle with two directions name the direction after a comma.
@@ -132,12 +135,12 @@ def corpora_of(bundle: Bundle, directory: Path, *, tests: bool) -> list[str]:
     found = []
     for name in dict.fromkeys(named):
         try:
-            find_side(name, first.source, directory)
-            find_side(name, first.target, directory)
+            paths = [find_side(name, each, directory) for each in (first.source, first.target)]
         except CorpusError:
             # The card also names texts that are on other machines, or that a bundle translated.
             continue
-        found.append(name)
+        if not any(path.is_relative_to(OWN_CORPORA) for path in paths):
+            found.append(name)
     return found
 
 

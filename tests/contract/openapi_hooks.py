@@ -35,6 +35,7 @@ NESTED = ("POST /v3/glossaries", "PATCH /v3/glossaries/{glossary_id}")
 """Forms of these have fields such as ``dictionaries[0].entries``, which OpenAPI cannot express."""
 PAIRS = ("POST /attention", "POST /score")
 ALTERNATIVES = ("POST /alternatives",)
+KEYS = ("POST /admin/keys", "PUT /admin/keys/{name}")
 SENTENCES = (*ALTERNATIVES, "POST /sentences")
 
 
@@ -49,6 +50,11 @@ class Refusal:
 
 
 REFUSALS = (
+    Refusal(
+        KEYS,
+        "is neither the code of a language|is no name of a model|permits no pair by itself",
+        "the document describes languages and models as text, because those on offer change",
+    ),
     Refusal(
         (*TRANSLATING, *FILES, *PAIRS, *SENTENCES, *DICTIONARIES, "POST /suggest"),
         "is not supported|'(source|target)_lang' not supported|are not supported for"

@@ -79,9 +79,9 @@ def test_concurrent_sentences_are_batched_and_translate_as_if_alone(client: http
 
     assert together == alone
     joined, left, steps = (now - then for now, then in zip(batches(client), before, strict=True))
-    # 64 sentences and 16 slots: most sentences joined a running batch.
-    assert joined > 32
-    assert left > 32
+    # 64 sentences and 16 slots: many of the others joined a running batch.
+    assert joined > 16
+    assert left > 16
     # Without batching, each of several hundred tokens would take a step.
     assert steps < 200
 
