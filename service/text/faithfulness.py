@@ -1,7 +1,7 @@
-"""Keeps what a network should not change: codes, figures, signs, and a missing full stop.
+"""Keeps what a network should not change: codes, figures, signs, times, and a missing full stop.
 
-Sentences without words are copied, the hypothesis that keeps the figures is preferred, and an added
-full stop is removed.
+Sentences without words are copied, the hypothesis that keeps the figures is preferred, a wrong time
+of day is corrected, and an added full stop is removed.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from collections import Counter
 from collections.abc import Iterable
 
 from models.text import numbers
+from service.text.alignment import Span
+from service.text.text_edits import Edit
 
 _IDENTIFIER = re.compile(
     r"""
@@ -131,6 +133,85 @@ def _marks(text: str) -> Counter[str]:
 
 def _is_sign(character: str) -> bool:
     return character in _SIGNS or unicodedata.category(character) in _SIGN_CATEGORIES
+
+
+_TIME = re.compile(
+    r"""
+    (?<![\d.,:]) (?P<hour>\d\d?) (?P<minutes>[:.]\d\d)? (?![\d:])
+    (?: \s? (?P<half>[ap]) (?=\.?\s?m\b) | \s?Uhr\b )?
+    """,
+    re.VERBOSE | re.IGNORECASE,
+)
+"""Times such as 14:30, 9 Uhr, 2 p.m.; also numbers, which ``_times`` leaves out."""
+_DAY = 24 * 60
+
+
+def corrected_time(source: str, target: str) -> Edit | None:
+    """Replaces the only wrong time of day in ``target`` by the one of ``source``.
+
+    Both sides have equally many times, of which one of each has no counterpart. The correction is
+    written as the wrong time is, of twelve or of 24 hours.
+    """
+    wanted, found = _times(source), _times(target)
+    if len(found) != len(wanted):
+        return None
+    wrong = []
+    for time in found:
+        meant = set(_minutes(time, written=True))
+        same = (each for each in wanted if meant & set(_minutes(each, written=False)))
+        if (counterpart := next(same, None)) is None:
+            wrong.append(time)
+        else:
+            wanted.remove(counterpart)
+    if len(wrong) != 1 or not (values := _minutes(wanted[0], written=False)):
+        return None
+    return _rewritten_time(wrong[0], values, wanted[0].span())
+
+
+def _times(text: str) -> list[re.Match[str]]:
+    return [
+        time
+        for time in _TIME.finditer(text)
+        if not time[0].isdecimal() and not (time[0] == f"{time[1]}{time[2]}" and "." in time[0])
+    ]
+
+
+def _minutes(time: re.Match[str], *, written: bool) -> tuple[int, ...]:
+    """Minutes since midnight that a time may mean, as it is written first; none if it is no time.
+
+    9:15 is in the morning or in the evening, and so is 9:15 Uhr, unless ``written`` is set.
+    """
+    hour, minute = int(time["hour"]), int((time["minutes"] or ":0")[1:])
+    if minute > 59 or hour > (12 if time["half"] else 24) or (time["half"] and not hour):
+        return ()
+    if time["half"]:
+        return ((hour % 12 + 12 * (time["half"] in "pP")) * 60 + minute,)
+    minutes = (hour * 60 + minute) % _DAY
+    if not 1 <= hour <= 12 or (written and time[0][-1] in "rR"):
+        return (minutes,)
+    return minutes, (minutes + _DAY // 2) % _DAY
+
+
+def _rewritten_time(time: re.Match[str], values: tuple[int, ...], source: Span) -> Edit:
+    """Replaces a time, up to its ``half`` if it has one, by the first value, written alike.
+
+    Of two values, that of the same half of the day is taken.
+    """
+    half = time["half"]
+    of_half = [each for each in values if half and (each >= _DAY // 2) == (half in "pP")]
+    hour, minute = divmod((of_half or list(values))[0], 60)
+    digits = len(time["hour"]) if time["hour"].startswith("0") else 1
+    text = f"{(hour - 1) % 12 + 1 if half else hour:0{digits}}"
+    if time["minutes"] or minute:
+        text += f"{(time['minutes'] or ':')[0]}{minute:02}"
+    end = time.end("minutes") if time["minutes"] else time.end("hour")
+    if half:
+        letter = "p" if hour >= 12 else "a"
+        text += time.string[end : time.start("half")] + (
+            letter.upper() if half.isupper() else letter
+        )
+        end = time.end("half")
+    return Edit(time.start(), end, text, source)
 
 
 _FINAL = frozenset(

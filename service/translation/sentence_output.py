@@ -14,7 +14,7 @@ from service.catalogue.loaded_model import DirectedModel, Tokenizer
 from service.engine.types import Decoded, DecodingOptions, FinishReason, Hypothesis
 from service.text.alignment import Alignment, Span
 from service.text.capitals import lost_capital
-from service.text.faithfulness import added_full_stop, closest_by_figures
+from service.text.faithfulness import added_full_stop, closest_by_figures, corrected_time
 from service.text.glossary.term_insertion import insert_terms
 from service.text.text_edits import Edit, applied, edited, original_position
 from service.translation.decoder import Decoder, ForcedPass
@@ -142,6 +142,7 @@ def sentence_output(
     """
     output = _without_unknown(directed, sentence, hypothesis, prefix, forced)
     output = _with_beginning(output, hypothesis.token_ids, sentence.beginning.text, directed)
+    output = _with_corrected_time(output, sentence, prefix)
     output = _without_added_full_stop(output, sentence, prefix)
     return output if prefix or not sentence.capital else _with_capital(output, sentence.text)
 
@@ -234,6 +235,23 @@ def _with_beginning(
     end = spans[count - 1][1] if count else 0
     later = [edit for edit in output.edits if edit.start >= end]
     return SentenceOutput(output.decoded, (Edit(0, end, beginning), *later), output.alignment)
+
+
+def _with_corrected_time(output: SentenceOutput, sentence: Sentence, prefix: str) -> SentenceOutput:
+    """The output with the time of day of the source, but for times in ``prefix``.
+
+    With scores it stays, because the score is that of what was written.
+    """
+    found = None if sentence.options.return_scores else corrected_time(sentence.text, output.text)
+    if found is None or found.start < len(prefix):
+        return output
+    places = found.start, found.end - 1
+    first, last = (original_position(output.edits, place) for place in places)
+    if first is None or last is None or last - first != places[1] - places[0]:
+        return output
+    edit = replace(found, start=first, end=last + 1)
+    edits = sorted((*output.edits, edit), key=lambda each: each.start)
+    return SentenceOutput(output.decoded, tuple(edits), output.alignment)
 
 
 def _without_added_full_stop(

@@ -90,6 +90,15 @@ def miscounting(source: tuple[int, ...], prefix: tuple[int, ...]) -> FloatArray:
     return log_probs
 
 
+def belated(source: tuple[int, ...], prefix: tuple[int, ...]) -> FloatArray:
+    """Shouts, and replaces each ``4`` by ``8``."""
+    log_probs = shouting(source, prefix)
+    token = source[min(len(prefix), len(source)) - 1]
+    if token == ZERO + 4:
+        log_probs[token], log_probs[token + 4] = -90.0, -0.05
+    return log_probs
+
+
 def stopping(source: tuple[int, ...], prefix: tuple[int, ...]) -> FloatArray:
     """Shouts, and ends each translation with a full stop."""
     log_probs = shouting(source, prefix)
@@ -269,6 +278,24 @@ async def test_keep_figures_of_a_request_applies_to_the_first_leg_of_a_pivot() -
         assert (await translator.translate(asked))[0].text == "HUND 1"
         asked = replace(asked, decoding=DecodingOverrides(keep_figures=False))
         assert (await translator.translate(asked))[0].text == "HUND 2"
+
+
+# Times of day
+
+
+@pytest.mark.parametrize(
+    ("text", "request_", "expected"),
+    [
+        ("um 14:30 uhr!", {}, "UM 14:30 UHR!"),
+        ("um <b>14:30</b> uhr!", {"markup": Markup("html")}, "UM <b>14:30</b> UHR!"),
+        # The score is that of what was written.
+        ("um 14:30 uhr!", {"decoding": DecodingOverrides(return_scores=True)}, "UM 18:30 UHR!"),
+    ],
+)
+async def test_wrong_time_of_the_models_own_is_corrected(
+    text: str, request_: dict[str, Any], expected: str
+) -> None:
+    assert (await translated(text, script=belated, request=request_)).text == expected
 
 
 # Full stops
