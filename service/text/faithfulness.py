@@ -152,8 +152,8 @@ def corrected_time(source: str, target: str) -> Edit | None:
     Both sides have equally many times, of which one of each has no counterpart. The correction is
     written as the wrong time is, of twelve or of 24 hours.
     """
-    wanted, found = _times(source), _times(target)
-    if len(found) != len(wanted):
+    wanted = _times(source)
+    if not wanted or len(found := _times(target)) != len(wanted):
         return None
     wrong = []
     for time in found:

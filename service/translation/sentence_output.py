@@ -245,13 +245,7 @@ def _with_corrected_time(output: SentenceOutput, sentence: Sentence, prefix: str
     found = None if sentence.options.return_scores else corrected_time(sentence.text, output.text)
     if found is None or found.start < len(prefix):
         return output
-    places = found.start, found.end - 1
-    first, last = (original_position(output.edits, place) for place in places)
-    if first is None or last is None or last - first != places[1] - places[0]:
-        return output
-    edit = replace(found, start=first, end=last + 1)
-    edits = sorted((*output.edits, edit), key=lambda each: each.start)
-    return SentenceOutput(output.decoded, tuple(edits), output.alignment)
+    return _with_edit(output, found)
 
 
 def _without_added_full_stop(
@@ -270,22 +264,26 @@ def _without_added_full_stop(
     found = added_full_stop(sentence.text, text)
     if found is None or found < len(prefix):
         return output
-    position = original_position(output.edits, found)
-    if position is None:
-        return output
-    edits = sorted((*output.edits, Edit(position, position + 1, "")), key=lambda edit: edit.start)
-    return SentenceOutput(output.decoded, tuple(edits), output.alignment)
+    return _with_edit(output, Edit(found, found + 1, ""))
 
 
 def _with_capital(output: SentenceOutput, source: str) -> SentenceOutput:
     """The output with a capital letter at the beginning."""
     text = output.text
     found = lost_capital(source, text)
-    position = None if found is None else original_position(output.edits, found)
-    if found is None or position is None:
+    if found is None:
         return output
-    edit = Edit(position, position + 1, text[found].title())
-    edits = sorted((*output.edits, edit), key=lambda each: each.start)
+    return _with_edit(output, Edit(found, found + 1, text[found].title()))
+
+
+def _with_edit(output: SentenceOutput, edit: Edit) -> SentenceOutput:
+    """The output after an edit of its text, or as it was if an earlier edit has written there."""
+    places = edit.start, edit.end - 1
+    first, last = (original_position(output.edits, place) for place in places)
+    if first is None or last is None or last - first != places[1] - places[0]:
+        return output
+    moved = replace(edit, start=first, end=last + 1)
+    edits = sorted((*output.edits, moved), key=lambda each: each.start)
     return SentenceOutput(output.decoded, tuple(edits), output.alignment)
 
 

@@ -5,14 +5,11 @@ Every command is a process of its own, killed by SIGKILL at one of its hops.
 
 from __future__ import annotations
 
-import os
 import random
 import shutil
 import signal
-from collections.abc import Callable
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -20,6 +17,7 @@ import torch
 from models.bundle import bundle as bundles
 from models.bundle.bundle import Bundle, sha256_of
 from models.transformer.transformer import build
+from tests.support.dying import dying
 from tests.support.tiny_training import prepared, tiny_recipe
 from training import averaged, checkpoint
 from training.cli import main
@@ -57,19 +55,6 @@ def fine_tune(directory: Path, moment: str | None = None) -> None:
     command = ["fine-tune", "first", f"--data={directory.parent / 'memory.tsv'}", "-o", "mine"]
     command += [f"--bundles={directory / 'bundles'}", f"--runs={directory / 'runs'}"]
     raise SystemExit(main([*command, "--no-general", "--steps=10", "--threads=1", FP32]))
-
-
-def dying(function: Callable[..., Any], number: int) -> Callable[..., Any]:
-    calls = 0
-
-    def counting(*arguments: object, **named: object) -> Any:
-        nonlocal calls
-        calls += 1
-        if calls == number:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return function(*arguments, **named)
-
-    return counting
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from training.recipe import Budget, Corpus, Data, Network, Optimisation, Recipe, Vocabulary
-from training.recipes.general import TATOEBA
+from training.recipe import Corpus, Data, Recipe
+from training.recipes.general import TATOEBA, general_de_en
 
 _UNREVIEWED = {
     "pawsx": "free for any purpose, credit to Google; Wikipedia's text CC BY-SA",
@@ -50,9 +50,11 @@ def _sets(split: str) -> tuple[Corpus, ...]:
 
 
 def multi() -> Recipe:
+    general = general_de_en()
     valid, *more_valid = _sets("valid")
     test, *more_test = _sets("test")
-    return Recipe(
+    return replace(
+        general,
         name="multi",
         data=Data(
             source="de",
@@ -71,26 +73,10 @@ def multi() -> Recipe:
                 *(each.name for each in (*_sets("valid"), *_sets("test"))),
             ),
         ),
-        vocabulary=Vocabulary(size=12_000, character_coverage=0.9999, lossless=True),
-        network=Network(
-            encoder_layers=6,
-            decoder_layers=2,
-            width=256,
-            heads=4,
-            feed_forward=1024,
-            norm="before",
-            max_length=256,
-        ),
-        optimisation=Optimisation(
-            tokens_per_batch=4_000,
-            accumulate=2,
-            optimiser="muon",
-            schedule="wsd",
-            peak_learning_rate=2e-3,
-            warmup=150,
-            decay=800,
-        ),
-        budget=Budget(steps=2_400, validate_every=400, save_every=100, keep_checkpoints=4),
-        average=1,
+        vocabulary=replace(general.vocabulary, size=12_000),
+        # The text is read several times.
+        network=replace(general.network, residual_dropout=0.1, embedding_dropout=0.1),
+        optimisation=replace(general.optimisation, decay=800),
+        budget=replace(general.budget, steps=2_400, validate_every=400),
         effort="0.5 million pairs; two hours of two cores",
     )

@@ -5,17 +5,15 @@ Every preparation is a process of its own, killed by SIGKILL at one of its steps
 
 from __future__ import annotations
 
-import os
 import random
 import signal
-from collections.abc import Callable
 from dataclasses import replace
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from tests.support.dying import dying
 from tests.support.raising import raiser
 from training.data import clean_text, encoding, progress
 from training.data import prepare as hop
@@ -77,19 +75,6 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
             text = "".join(f"{line} {word}\n" for line in lines)
             (directory / name / f"x.{language}").write_text(text, encoding="utf-8")
     return directory
-
-
-def dying(function: Callable[..., Any], number: int) -> Callable[..., Any]:
-    calls = 0
-
-    def counting(*arguments: object, **named: object) -> Any:
-        nonlocal calls
-        calls += 1
-        if calls == number:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return function(*arguments, **named)
-
-    return counting
 
 
 def prepared(path: Path, data: Path, processes: int, moment: str | None, resumed: bool) -> None:
