@@ -18,7 +18,8 @@ def discover(directory: Path) -> list[FoundBundle]:
     """The bundles in a directory, sorted by name: entries that have a manifest and are not hidden.
 
     A bundle whose manifest cannot be read is listed too, so that loading reports the error.
-    Blocks. Raises ``OSError`` if the directory itself cannot be listed, or is a bundle.
+    Blocks. Raises ``OSError`` if the directory itself cannot be listed, is a bundle, or went away
+    meanwhile.
     """
     if (directory / MANIFEST).exists():
         raise OSError(EINVAL, "is a bundle; name the directory that contains it", str(directory))
@@ -34,6 +35,8 @@ def discover(directory: Path) -> list[FoundBundle]:
             found.append(FoundBundle(path.name, path))
         else:
             found.append(FoundBundle(path.name, path, _stamp(path), _model_of(path)))
+    # Bundles of a directory that went away in the meantime are not removed ones.
+    directory.stat()
     return found
 
 
