@@ -125,6 +125,8 @@ class ChargedDecoders:
     async def opened(
         self, caller: Caller, characters: int, origin: Origin
     ) -> AsyncIterator[tuple[Decoder, RunningCharge]]:
+        # The most frequent answer of a full service comes before all work that can wait.
+        self._decoders.refuse_if_slow(origin, characters)
         async with (
             self._access.charge(caller, characters) as charge,
             self._decoders.opened(origin) as decoder,

@@ -19,6 +19,8 @@ from service.engine.types import Priority
 from service.translation.errors import Overloaded, TextTooLarge
 from service.translation.expected_wait import ExpectedWait
 
+_CHARACTERS_PER_TOKEN = 4
+"""Usual ratio in European languages. Where it is less, the exact number of tokens decides later."""
 _LITTLE = 8
 """The part of the capacity that is little is one in this many."""
 
@@ -40,9 +42,12 @@ class Admission:
         """Raise ``Overloaded`` if full, before a request is tokenised to measure it."""
         self._refuse_unless_free(1, caller)
 
-    def refuse_if_slow(self, caller: str, priority: Priority) -> None:
-        """Raise ``Overloaded`` if a request of the usual size would wait too long."""
-        self._refuse_long_wait(0, caller, priority)
+    def refuse_if_slow(self, caller: str, priority: Priority, characters: int = 0) -> None:
+        """Raise ``Overloaded`` if a request would wait too long, before it is tokenised.
+
+        One of so many characters, or of the usual size.
+        """
+        self._refuse_long_wait(characters // _CHARACTERS_PER_TOKEN, caller, priority)
 
     @contextmanager
     def admitted(

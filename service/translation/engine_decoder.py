@@ -26,6 +26,10 @@ class EngineDecoders:
         self._admission = admission
         self._numbers = itertools.count(1)
 
+    def refuse_if_slow(self, origin: Origin, characters: int = 0) -> None:
+        """Raise ``Overloaded`` before a request is read; see ``Admission.refuse_if_slow``."""
+        self._admission.refuse_if_slow(origin.caller, origin.priority, characters)
+
     @asynccontextmanager
     async def opened(
         self,

@@ -42,7 +42,7 @@ class LocalTranslator:
 
         ``block_lock`` is that of ``EngineDecoders.opened``.
         """
-        self._admission.refuse_if_slow(origin.caller, origin.priority)
+        self.decoders.refuse_if_slow(origin)
         prepared = await self.stages.read(request, origin.caller)
         async with self.decoders.opened(origin, block_lock) as decoder:
             return await self.stages.translate(prepared, decoder, deliver, origin.caller)
@@ -51,7 +51,7 @@ class LocalTranslator:
         self, request: TranslateRequest, origin: Origin = DEFAULT_ORIGIN
     ) -> AsyncGenerator[Part | list[Translation], None]:
         """Yields the parts of every text in order, then all translations. Closing cancels."""
-        self._admission.refuse_if_slow(origin.caller, origin.priority)
+        self.decoders.refuse_if_slow(origin)
         prepared = await self.stages.read(request, origin.caller)
         async with (
             self.decoders.opened(origin) as decoder,

@@ -8,6 +8,8 @@ import httpx
 import pytest
 
 from service.settings import Settings
+from service.translation.expected_wait import ExpectedWait
+from service.translation.request_reader import RequestReader
 from tests.api.answers import DE_EN, answered, refused
 from tests.support.asgi import connected
 from tests.support.keys import add_key
@@ -141,6 +143,18 @@ async def test_more_work_than_the_queue_takes_or_a_longer_text_is_refused(
     async with connected(settings, max_characters=4) as client:
         for path, body, _ in WORK:
             assert "text limit (4)" in await refused(client.post(path, json=body))
+
+
+async def test_request_that_would_wait_too_long_is_refused_unread_and_uncounted(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ExpectedWait, "excess", lambda *_: 1.5)
+    monkeypatch.setattr(RequestReader, "read", None)
+    async with connected(settings, requests_per_minute=1) as client:
+        for path, body, _ in WORK * 2:
+            response = await client.post(path, json=body)
+            assert response.status_code == 503, path
+            assert int(response.headers["retry-after"]) >= 2
 
 
 @pytest.mark.parametrize(("mode", "misses"), [("required", 2), ("optional", 1)])

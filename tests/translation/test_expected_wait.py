@@ -127,7 +127,9 @@ def test_admission_refuses_a_long_wait_with_the_time_to_wait() -> None:
                 held.enter_context(admission.admitted(100, "a"))
         assert admission.in_flight < 120_000
         assert refused.value.retry_after >= 1
-        with pytest.raises(Overloaded):
-            admission.refuse_if_slow("a", "interactive")
+        for characters in (0, 400):
+            with pytest.raises(Overloaded):
+                admission.refuse_if_slow("a", "interactive", characters)
+            admission.refuse_if_slow("b", "interactive", characters)
         with admission.admitted(100, "b"), admission.admitted(100, "a", "bulk"):
             pass
