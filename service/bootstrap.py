@@ -45,6 +45,7 @@ from service.catalogue.errors import NotReady
 from service.catalogue.loaded_model import LoadedModel
 from service.catalogue.repository import FoundBundle, Loader, ModelRepository, Reloaded
 from service.catalogue.residency import Residency
+from service.catalogue.shared_results import sharing
 from service.document_jobs.jobs import DocumentJobs, DocumentLimits
 from service.document_jobs.work import DocumentWork
 from service.documents import SUPPORTED, DocumentReader
@@ -122,6 +123,7 @@ def build(
     drain = Drain()
     tracing = open_tracing(settings.tracing)
     detector = LinguaDetector()
+    redis = RedisServer(settings.redis)
 
     async def load_path(path: Path) -> LoadedModel:
         return await load(path, settings, metrics.observer)
@@ -134,12 +136,13 @@ def build(
         loader = OnDemandLoader(
             settings, residency, loader, metrics.observer, metrics.model_offered
         )
+    if settings.redis and settings.result_megabytes:
+        loader = sharing(loader, redis)
     repository = ModelRepository(partial(discover, settings.bundles), loader, settings.preferred)
     repository.watch(lambda: _prepare(detector, repository))
     reloader = Reloader(repository, metrics, settings.reload_seconds)
     translator = LocalTranslator(repository, _admission(settings), detector)
     state = _State(settings)
-    redis = RedisServer(settings.redis)
     issuer = issuer_of(settings)
     access = Access(policy_of(settings), state.keys, state.usage, SharedRateLimits(redis), issuer)
     limits = limits_of(settings)

@@ -241,8 +241,8 @@ class Settings(BaseModel):
     redis: SecretStr | None = Field(
         default=None,
         description="redis:// address of a Valkey or Redis server in which replicas count the "
-        "requests a minute of a caller together and keep translations with attention; without one "
-        "each has its own",
+        "requests a minute of a caller together, and share recent results and translations with "
+        "attention; without one each has its own",
     )
     characters_per_month: int = Field(
         default=0,

@@ -54,6 +54,10 @@ class ResultCache:
         self._bytes = 0
         self._running: dict[tuple[_Question, Priority], _Running] = {}
 
+    def decode_through(self, wrap: Callable[[Decode], Decode]) -> None:
+        """Decode by what ``wrap`` makes of the function that decodes."""
+        self._decode = wrap(self._decode)
+
     async def decode(
         self,
         sentences: Sequence[SourceSentence],

@@ -9,10 +9,10 @@ import re
 import zlib
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Protocol
 
 import msgspec
 
+from service.catalogue.shared_results import SharedMemory
 from service.inspection.translation_store import TranslationStore, UnknownTranslation
 from service.translation.types import Translation
 
@@ -26,14 +26,6 @@ _IDS = re.compile(r"[0-9a-f]{32}")
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(tuple[Translation, ...])
-
-
-class SharedMemory(Protocol):
-    """Memory that all replicas read and write, while it can be reached; see ``RedisServer``."""
-
-    async def put(self, key: str, value: bytes, seconds: int) -> None: ...
-
-    async def get(self, key: str) -> bytes | None: ...
 
 
 class KeptTranslations:

@@ -53,6 +53,23 @@ async def test_requests_a_minute_are_those_of_both_replicas(
     assert sorted(statuses) == [200] * 5 + [429] * 7
 
 
+async def test_sentence_of_one_replica_is_not_decoded_by_the_other(
+    settings: Settings, redis: Redis
+) -> None:
+    changes = {"redis": redis.address}
+    async with connected(settings, **changes) as one, connected(settings, **changes) as two:
+        asked = {"q": "ja", "source": "de", "target": "en"}
+        answers = [(await each.post("/translate", json=asked)).json() for each in (one, two)]
+        assert answers[0] == answers[1]
+        written = [
+            line.rpartition(" ")[2]
+            for each in (one, two)
+            for line in (await each.get("/metrics")).text.splitlines()
+            if line.startswith("nmt_target_tokens_total{") and "de-en" in line
+        ]
+    assert [float(each) > 0 for each in written] == [True, False]
+
+
 async def test_attention_of_a_translation_by_another_replica(
     settings: Settings, redis: Redis
 ) -> None:
