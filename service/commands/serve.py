@@ -89,7 +89,7 @@ def _supervise(settings: Settings, listener: socket.socket) -> NoReturn:
         *("--log-level", settings.log_level, "--log-format", settings.log_format, "--"),
     ]
     command = [sys.executable, *sys.orig_argv[1:]]
-    # Until the supervisor can handle them.
+    # The supervisor unblocks them once it handles them.
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     module = ["-m", "service.server.supervisor"]
     os.execv(sys.executable, [sys.executable, *module, *arguments, *command])

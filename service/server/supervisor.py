@@ -25,7 +25,7 @@ from service.observability.logging import configure
 logger = logging.getLogger(__name__)
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-"""What the supervisor handles. It may be started while they are blocked."""
+"""Signals that the supervisor handles; they may be blocked when it starts."""
 
 _DONE, _SIGNALLED = 0, 128
 _SAME_SECONDS = 0.5
