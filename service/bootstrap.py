@@ -189,7 +189,7 @@ def build(
             settings.public_url,
         ),
         *_small_dialects(metered, readings),
-        apertium.create_pairs_router(repository),
+        apertium.create_pairs_router(repository, access),
         google_languages.create_router(repository, access, detector, limits),
         alternatives.create_router(metered, repository, access),
         sentences.create_router(metered, repository, access),

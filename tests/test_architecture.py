@@ -179,6 +179,7 @@ MAY_IMPORT = {
         "service.api",
         "service.settings",
         "service.state",
+        "service.observability.logging",
     },
     "service.workers": {
         "service.workers",

@@ -109,9 +109,12 @@ class Callers:
         note_caller(connection, caller.name)
         return caller
 
-    async def permission(self, connection: HTTPConnection) -> Permission | None:
-        """The permission of the key in a header, for routes that need none; ``None`` is all."""
-        presented = next(iter(_presented(connection)), None)
+    async def permission(
+        self, connection: HTTPConnection, key: str | None = None
+    ) -> Permission | None:
+        """The permission of ``key`` or of that in a header, for routes that need none; ``None`` is
+        all."""
+        presented = key or next(iter(_presented(connection)), None)
         if self._policy.keys == "off" or presented is None:
             return None
         known = await self._keys.find(presented)

@@ -75,9 +75,16 @@ class Catalogue:
         indirect = {target for pivot in direct for target in self._direct(pivot)}
         return tuple(sorted((direct | indirect) - {source}))
 
-    def direct_pairs(self) -> tuple[LanguagePair, ...]:
-        """The pairs that one model translates without a pivot."""
-        return tuple(sorted(self._by_pair))
+    def direct_pairs(self, permission: Permission | None = None) -> tuple[LanguagePair, ...]:
+        """The pairs that a caller may translate by one model, without a pivot."""
+        pairs = sorted(self._by_pair)
+        if permission is not None:
+            pairs = [
+                pair
+                for pair in pairs
+                if permission.permits(pair) and self._directed_model(pair, permission)
+            ]
+        return tuple(pairs)
 
     def route(
         self, pair: LanguagePair, name: str | None = None, permission: Permission | None = None

@@ -7,11 +7,12 @@ import asyncio
 import errno
 import logging
 import os
+import signal
 import socket
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
+from typing import NoReturn
 
 from service.bootstrap import Service, build, configure_logging, issuer_of
 from service.catalogue.errors import NotReady
@@ -25,7 +26,7 @@ from service.server.http_protocol import accept_backlog
 from service.server.preflight import check_state
 from service.server.process import prepare_process, spare_what_stays
 from service.server.server import leaving_quietly, serve
-from service.server.supervisor import Supervisor
+from service.server.supervisor import SIGNALS
 from service.settings import Settings
 from service.workers.owner_link import socket_beside
 
@@ -63,7 +64,7 @@ def _run(options: argparse.Namespace) -> int:
         address = f"[{host}]" if ":" in host else host
         if settings.workers:
             _announce(address, port)
-            return asyncio.run(_supervise(settings, listener))
+            _supervise(settings, listener)
         _check_device(settings)
         prepare_process()
         built = build(settings)
@@ -76,19 +77,22 @@ def _announce(address: str, port: int) -> None:
     print(f"Dragoman listens on http://{address}:{port}", file=sys.stderr, flush=True)
 
 
-async def _supervise(settings: Settings, listener: socket.socket) -> int:
-    """Run this command again as the owner, behind workers; returns the exit code."""
-    with tempfile.TemporaryDirectory(prefix="dragoman-") as directory:
-        path = Path(directory) / "owner"
-        command = [sys.executable, *sys.orig_argv[1:]]
-        supervisor = Supervisor(
-            [*command, "--owner-socket", str(path), "--parent", str(os.getpid())],
-            path,
-            listener,
-            workers=settings.workers,
-            shutdown_seconds=settings.leave_seconds + settings.shutdown_seconds,
-        )
-        return await supervisor.run()
+def _supervise(settings: Settings, listener: socket.socket) -> NoReturn:
+    """Become the supervisor, which runs this command again as the owner, behind workers.
+
+    A program of its own needs 20 MB; the modules that are loaded here take 130.
+    """
+    listener.set_inheritable(True)
+    arguments = [
+        *("--listener", str(listener.fileno()), "--workers", str(settings.workers)),
+        *("--shutdown-seconds", str(settings.leave_seconds + settings.shutdown_seconds)),
+        *("--log-level", settings.log_level, "--log-format", settings.log_format, "--"),
+    ]
+    command = [sys.executable, *sys.orig_argv[1:]]
+    # The supervisor unblocks them once it handles them.
+    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    module = ["-m", "service.server.supervisor"]
+    os.execv(sys.executable, [sys.executable, *module, *arguments, *command])
 
 
 def _own(settings: Settings, path: Path, parent: int) -> int:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from functools import cache, partial
 from typing import Any, Literal
+from weakref import WeakKeyDictionary
 
 import onnxruntime
 
@@ -37,6 +38,10 @@ from service.runtime.variants import Choice, Variant
 logger = logging.getLogger(__name__)
 
 Device = Literal["cpu", "cuda"]
+
+_FREE_SECONDS = 30.0
+"""Time between two runs of a session on a CPU that free memory."""
+_FREED_AT = WeakKeyDictionary[onnxruntime.InferenceSession, float]()
 
 _PLAIN_ATTENTION = 16
 """ONNX Runtime's ``AttentionBackend::MATH``: two matrix products and a softmax, for any shape."""
@@ -260,6 +265,8 @@ def run(
     """
     try:
         chosen = options.options if isinstance(options, Captured) else options
+        if chosen is None:
+            chosen = _options_on_host(session)
         try:
             session.run_with_iobinding(binding, chosen)
         except Exception as error:
@@ -275,6 +282,26 @@ def run(
         if any(words in text for words in _NO_MEMORY) or _WORDS_LOST.search(text):
             raise MemoryError(text) from error
         raise
+
+
+def _options_on_host(session: onnxruntime.InferenceSession) -> onnxruntime.RunOptions | None:
+    """The options of a run, which now and then frees the memory that earlier runs needed.
+
+    An arena keeps the memory of its largest run: 80 MB after 64 sentences of eight beams.
+    """
+    now = time.monotonic()
+    if now < _FREED_AT.setdefault(session, now) + _FREE_SECONDS:
+        return None
+    _FREED_AT[session] = now
+    on_host = session.get_providers()[0] == "CPUExecutionProvider"
+    return _freeing() if on_host else None
+
+
+@cache
+def _freeing() -> onnxruntime.RunOptions:
+    options = onnxruntime.RunOptions()
+    options.add_run_config_entry("memory.enable_memory_arena_shrinkage", "cpu:0")
+    return options
 
 
 def overflows(manifest: Manifest) -> bool:

@@ -248,6 +248,11 @@ class PatientProtocol(HttpToolsProtocol):
         self._in_head = True
         self._received = self._content = self._pieces = 0
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        # Blanks around a value are not part of it (RFC 9110, 5.5); the parser leaves those at its
+        # end, with which a worker could not pass the request on.
+        super().on_header(name, value.rstrip(b" \t"))
+
     def on_headers_complete(self) -> None:
         hosts = sum(name == b"host" for name, _ in self.headers)
         if hosts != 1 and (hosts or self.parser.get_http_version() == "1.1"):

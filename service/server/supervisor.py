@@ -7,18 +7,25 @@ to the owner.
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import logging
 import os
 import signal
 import socket
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from service.observability.logging import configure
+
 logger = logging.getLogger(__name__)
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+"""Signals that the supervisor handles; they may be blocked when it starts."""
 
 _DONE, _SIGNALLED = 0, 128
 _SAME_SECONDS = 0.5
@@ -73,6 +80,8 @@ class Supervisor:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._signalled, number)
         loop.add_signal_handler(signal.SIGHUP, self._owner.send, signal.SIGHUP)
+        # Child processes inherit the mask.
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
         async with asyncio.TaskGroup() as group:
             for child in (self._owner, *self._workers):
                 group.create_task(self._keep(child))
@@ -193,3 +202,33 @@ class _Child:
             logger.error("%s did not stop in time and is killed", self._name)
             self.send(signal.SIGKILL)
             await self._process.wait()
+
+
+def main() -> int:
+    """The program of the supervisor; ``dragoman serve`` becomes it. Returns the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--listener", type=int, required=True, help="inherited file descriptor")
+    parser.add_argument("--workers", type=int, required=True)
+    parser.add_argument("--shutdown-seconds", type=float, required=True)
+    parser.add_argument("--log-level", required=True)
+    parser.add_argument("--log-format", required=True)
+    parser.add_argument("owner", nargs="+", help="command of the owner, without its socket")
+    options = parser.parse_args()
+    configure(options.log_level, options.log_format)
+    with (
+        tempfile.TemporaryDirectory(prefix="dragoman-") as directory,
+        socket.socket(fileno=options.listener) as listener,
+    ):
+        path = Path(directory) / "owner"
+        supervisor = Supervisor(
+            [*options.owner, "--owner-socket", str(path), "--parent", str(os.getpid())],
+            path,
+            listener,
+            workers=options.workers,
+            shutdown_seconds=options.shutdown_seconds,
+        )
+        return asyncio.run(supervisor.run())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -151,6 +151,24 @@ async def test_lists_show_what_a_key_may_use(asking: Asking) -> None:
             targets = {t for code, targets in languages.items() for t in targets - {code}}
             found = {each["language"][:2] for each in await got("/v2/languages?type=target", key)}
             assert found == {code.upper() for code in targets}
+            resource = await got("/v3/languages?resource=translate_text", key)
+            assert {each["lang"] for each in resource if each["usable_as_source"]} == sources
+            assert {each["lang"][:2] for each in resource if each["usable_as_target"]} == targets
+            asked = await got("/language/translate/v2/languages", key)
+            assert {each["language"] for each in asked["data"]["languages"]} == sources | targets
+            pairs = {(source, t) for source, each in languages.items() for t in each - {source}}
+            for path, header in (("/listPairs", key), (f"/listPairs?key={asking.keys[key]}", None)):
+                listed_pairs = (await got(path, header))["responseData"]
+                assert {tuple(each.values()) for each in listed_pairs} == pairs
+
+
+async def test_glossaries_are_listed_for_permitted_pairs_of_one_model(asking: Asking) -> None:
+    # The pivot route from French to German has no glossary.
+    for key, sources in (("codes", {"de", "en"}), ("pivot", set()), ("model", {"de"})):
+        answer = await asking.client.get(
+            "/v3/languages?resource=glossary", headers={"x-api-key": asking.keys[key]}
+        )
+        assert {each["lang"] for each in answer.json() if each["usable_as_source"]} == sources
 
 
 async def test_worker_refuses_as_well(

@@ -5,6 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
+import onnx
 import onnxruntime
 import pytest
 
@@ -18,6 +20,7 @@ from service.runtime.sessions import (
     missing_gpu,
     usable_gpus,
 )
+from service.threads.allocator import resident_bytes
 
 
 class FakeDriver:
@@ -223,6 +226,35 @@ def test_shape_whose_capture_fails_runs_without_then_and_later(words: str) -> No
     for _ in range(2):
         sessions.run(cast(Any, Session()), cast(Any, None), options)
     assert ran == ["captured", "plain", "plain"]
+
+
+def test_session_on_the_cpu_returns_the_memory_of_its_largest_run_after_a_while(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    number = onnx.helper.make_tensor_value_info
+    square = onnx.helper.make_node("Mul", ["a", "a"], ["square"])
+    total = onnx.helper.make_node("ReduceSum", ["square"], ["total"], keepdims=0)
+    given, found = number("a", onnx.TensorProto.FLOAT, ["n", "n"]), number("total", 1, [])
+    graph = onnx.helper.make_graph([square, total], "graph", [given], [found])
+    made = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 18)])
+    made.ir_version = 10
+    session = onnxruntime.InferenceSession(
+        made.SerializeToString(), providers=["CPUExecutionProvider"]
+    )
+
+    def ran(size: int) -> int:
+        binding = session.io_binding()
+        binding.bind_cpu_input("a", np.ones((size, size), np.float32))
+        binding.bind_output("total")
+        sessions.run(session, binding)
+        assert binding.copy_outputs_to_cpu()[0] == pytest.approx(size**2, rel=0.01)
+        return resident_bytes()
+
+    ran(3)  # The first region of an arena stays.
+    ran(3000)
+    large = ran(3)
+    monkeypatch.setattr(sessions, "_FREE_SECONDS", 0)
+    assert ran(3) < large - (24 << 20)
 
 
 def test_run_that_reports_the_failed_capture_before_it_is_repeated() -> None:

@@ -216,6 +216,16 @@ async def test_bodies_heads_and_streams_pass_unchanged(workers: Workers) -> None
             await client.get("/broken")
 
 
+async def test_blanks_at_the_end_of_a_header_are_no_part_of_it(workers: Workers) -> None:
+    head = b"GET /scope/a HTTP/1.1\r\nhost: test\r\nx-many: a b \t\r\nconnection: close\r\n\r\n"
+    async with owned(app_of([]), workers.path):
+        reader, writer = await asyncio.open_connection("127.0.0.1", workers.port)
+        writer.write(head)
+        answer = await reader.read()
+        writer.close()
+    assert b'"header":["a b"]' in answer
+
+
 async def test_requests_without_an_owner_are_refused_in_the_shape_of_their_dialect(
     workers: Workers,
 ) -> None:

@@ -7,6 +7,7 @@ and ``EN-GB`` are both ``en``.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from types import MappingProxyType
 
 from pydantic import Field
@@ -102,12 +103,8 @@ def listed(
     catalogue: Catalogue, side: Side, permission: Permission | None
 ) -> list[SupportedLanguageAnswer]:
     """The languages of one side as ``GET /v2/languages`` lists them. Blocks for many pairs."""
-    offered = set(catalogue.sources if side == "sources" else catalogue.targets)
     permitted = catalogue.permitted(permission)
-    if permission is not None and side == "sources":
-        offered &= {each.code for each in permitted if each.targets}
-    elif permission is not None:
-        offered &= {target for each in permitted for target in each.targets}
+    offered = codes_of(permitted, side)
     languages = [each for each in permitted if each.code in offered]
     if side == "sources":
         return [
@@ -118,6 +115,13 @@ def listed(
         for each in languages
         for code, name in targets_of(catalogue, each)
     ]
+
+
+def codes_of(languages: Iterable[Language], side: Side) -> set[str]:
+    """The codes of the sources, or of the targets, among permitted languages."""
+    if side == "sources":
+        return {each.code for each in languages if each.targets}
+    return {target for each in languages for target in each.targets}
 
 
 def targets_of(catalogue: Catalogue, each: Language) -> list[tuple[str, str]]:

@@ -6,7 +6,8 @@ no languages.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Iterator, Sequence
 from types import MappingProxyType
 from typing import Literal
 
@@ -16,12 +17,13 @@ from pydantic import BaseModel, Field
 from models.bundle.languages import canonical, display_name
 from service.api.access import Access
 from service.api.deepl.dialect import admitted, answers
-from service.api.deepl.languages import base, targets_of
+from service.api.deepl.languages import base, codes_of, targets_of
 from service.api.errors import BadRequest
 from service.api.fields import schemas
 from service.api.fields.schemas import Answer, answer_of
 from service.api.responses import Json
 from service.catalogue.catalogue import Catalogue
+from service.catalogue.permission import Permission
 from service.catalogue.repository import ModelRepository
 from service.text.types import Language
 
@@ -98,12 +100,15 @@ def create_router(access: Access, repository: ModelRepository, *, documents: boo
     )
     async def languages(request: Request) -> Response:
         """Variants are targets only. A feature that is not listed is not supported."""
-        _, fields = await admitted(access, request)
+        caller, fields = await admitted(access, request)
         if "product" in fields.values and "resource" not in fields.values:
             raise BadRequest("The parameter 'product' has been renamed to 'resource'.")
         wanted = fields.parse(ResourceParameters).resource
         usable = documents or wanted != "translate_document"
-        return Json(listed(repository.catalogue, wanted) if usable else [])
+        if not usable:
+            return Json([])
+        catalogue = repository.catalogue
+        return Json(await asyncio.to_thread(listed, catalogue, wanted, caller.permission))
 
     @router.get(
         "/languages/resources",
@@ -117,17 +122,21 @@ def create_router(access: Access, repository: ModelRepository, *, documents: boo
     return router
 
 
-def listed(catalogue: Catalogue, resource: Resource) -> list[ResourceLanguageAnswer]:
-    """The languages of a resource, sorted by name, each followed by its variants."""
+def listed(
+    catalogue: Catalogue, resource: Resource, permission: Permission | None
+) -> list[ResourceLanguageAnswer]:
+    """The languages of a resource, sorted by name, each followed by its variants. Blocks for many
+    pairs."""
     if resource not in _ON_OFFER:
         return []
-    direct = catalogue.direct_pairs()
+    languages = catalogue.permitted(permission)
+    direct = catalogue.direct_pairs(permission)
     paired = {base(pair.source) for pair in direct}, {base(pair.target) for pair in direct}
     if resource in _DIRECT:
-        codes = dict.fromkeys(base(each.code) for each in catalogue.languages)
+        codes = dict.fromkeys(base(each.code) for each in languages)
         rows = [(code, display_name(code), code in paired[0], code in paired[1]) for code in codes]
     else:
-        rows = [row for each in catalogue.languages for row in _rows(catalogue, each)]
+        rows = list(_rows(catalogue, languages))
     return [
         ResourceLanguageAnswer(
             lang=code,
@@ -147,13 +156,16 @@ def listed(catalogue: Catalogue, resource: Resource) -> list[ResourceLanguageAns
     ]
 
 
-def _rows(catalogue: Catalogue, each: Language) -> Iterator[tuple[str, str, bool, bool]]:
-    """Code, name and sides of a language and of its variants."""
-    target = each.code in catalogue.targets
-    yield each.code, each.name, each.code in catalogue.sources, target
-    for variant, name in targets_of(catalogue, each) if target else ():
-        if canonical(variant) != each.code:
-            yield canonical(variant), name, False, True
+def _rows(
+    catalogue: Catalogue, languages: Sequence[Language]
+) -> Iterator[tuple[str, str, bool, bool]]:
+    """Code, name and sides of each of the languages and of its variants."""
+    sources, targets = codes_of(languages, "sources"), codes_of(languages, "targets")
+    for each in languages:
+        yield each.code, each.name, each.code in sources, each.code in targets
+        for variant, name in targets_of(catalogue, each) if each.code in targets else ():
+            if canonical(variant) != each.code:
+                yield canonical(variant), name, False, True
 
 
 def _described(name: str) -> ResourceAnswer:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 
+from service.api.access import Access
 from service.api.dialects.small_dialect import SmallDialect, fields_with_key, language_of
 from service.api.error_bodies import ApertiumErrorAnswer, apertium_body
 from service.api.fields import schemas
 from service.api.fields.bounds import LANGUAGE_CHARACTERS
 from service.api.fields.options import Key
+from service.api.fields.parameters import read_fields
 from service.api.fields.schemas import Answer, answer_of
 from service.api.metering import MeteredTranslator
 from service.api.readings import Readings
@@ -78,19 +81,27 @@ def create_router(metered: MeteredTranslator, readings: Readings) -> APIRouter:
     return router
 
 
-def create_pairs_router(repository: ModelRepository) -> APIRouter:
+class PairsParameters(BaseModel):
+    key: Key | None = Field(None, description="A restricted key gets the pairs that it may use.")
+
+
+def create_pairs_router(repository: ModelRepository, access: Access) -> APIRouter:
     router = APIRouter(tags=["other dialects"])
 
     @router.get(
         "/listPairs",
         summary="List language pairs, for clients of Apertium APy",
         responses={**_ANSWERED, **APERTIUM.refusals()},
+        openapi_extra={"parameters": schemas.query(PairsParameters)},
     )
     @APERTIUM.refusing
     async def pairs(request: Request) -> Response:
+        fields = await read_fields(request, APERTIUM.fields)
+        permission = await access.callers.permission(request, fields.parse(PairsParameters).key)
+        permitted = repository.catalogue.permitted
         listed = [
             ListedPair(source=each.code.replace("-", "_"), target=target.replace("-", "_"))
-            for each in repository.catalogue.languages
+            for each in await asyncio.to_thread(permitted, permission)
             for target in each.targets
         ]
         return Json(ApertiumAnswer(data=listed, **_DONE))

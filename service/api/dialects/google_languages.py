@@ -47,9 +47,10 @@ def create_router(
         caller, fields = await read(request)
         await access.admit(caller)
         named = fields.parse(GoogleLanguagesParameters).target is not None
+        permitted = repository.catalogue.permitted
         listed = [
             {"language": each.code, "name": each.name} if named else {"language": each.code}
-            for each in repository.catalogue.languages
+            for each in await asyncio.to_thread(permitted, caller.permission)
         ]
         return Json(GoogleAnswer(data={"languages": listed}))
 
