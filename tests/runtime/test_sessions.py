@@ -121,7 +121,7 @@ def test_unusable_gpu_has_one_line_that_says_why(
 ) -> None:
     driver(found)
     # WSL2 has no other file of a driver.
-    monkeypatch.setattr(sessions.os.path, "exists", "/dev/dxg".__eq__)
+    monkeypatch.setattr("os.path.exists", "/dev/dxg".__eq__)
     with pytest.raises(DeviceUnavailable) as caught:
         available_device("cuda")
     assert all(name in str(caught.value) for name in named)
@@ -165,7 +165,7 @@ def test_runtime_of_cuda_12_is_not_taken_for_that_of_13(monkeypatch: pytest.Monk
             raise OSError(name)
         return FakeDriver(H200)
 
-    monkeypatch.setattr(cuda.ctypes, "CDLL", library)
+    monkeypatch.setattr("ctypes.CDLL", library)
     with pytest.raises(cuda.CudaError, match=r"libcudart\.so\.13"):
         cuda.find_gpus()
 
