@@ -98,6 +98,7 @@ def test_refused_starts_print_one_error_line(
     with monkeypatch.context() as starting:
         not_ready = DeviceNotReady("the NVIDIA driver is not ready")
         starting.setattr(serve, "available_device", raiser(not_ready))
+        starting.setattr(serve, "build", raiser(AssertionError("it serves")))
         assert str(not_ready) in error_line(capfd, "serve", "--port", "0")
     state = tmp_path / "state"
     state.mkdir()

@@ -72,7 +72,7 @@ async def load(bundle: Path, **settings: Any) -> LoadedModel:
 
 async def outcome(decoding: Awaitable[object]) -> str:
     try:
-        await asyncio.wait_for(decoding, 30)
+        await asyncio.wait_for(decoding, 120)
     except Exception as error:
         return f"{type(error).__name__}: {error}"
     return "ok"
