@@ -18,10 +18,13 @@ import pytest
 import service
 from models.bundle.bundle import Bundle
 from service import cli
+from service.commands import serve
+from service.runtime.sessions import DeviceNotReady
 from service.state.database import Database
 from service.state.keys import KeyStore
 from tests.models.tiny import MANIFEST, tiny_files
 from tests.support.programs import python
+from tests.support.raising import raiser
 from tests.support.server import LISTENS
 from tests.support.toy import put_broken_bundle, put_bundle
 
@@ -92,6 +95,11 @@ def test_refused_starts_print_one_error_line(
         assert in_use in error_line(capfd, "serve", "--port", str(port))
     elsewhere = error_line(capfd, "serve", "--host", "192.0.2.1", "--port", "0")
     assert "192.0.2.1 is not an address of this machine" in elsewhere
+    with monkeypatch.context() as starting:
+        not_ready = DeviceNotReady("the NVIDIA driver is not ready")
+        starting.setattr(serve, "available_device", raiser(not_ready))
+        starting.setattr(serve, "build", raiser(AssertionError("it serves")))
+        assert str(not_ready) in error_line(capfd, "serve", "--port", "0")
     state = tmp_path / "state"
     state.mkdir()
     monkeypatch.setenv("DRAGOMAN_STATE", str(state))

@@ -142,11 +142,11 @@ def _lost_models(built: Service) -> str:
 
 
 def _check_device(settings: Settings) -> None:
-    """Wait for a GPU whose driver is not ready; raises ``CommandFailed`` after a minute."""
+    """Wait for a GPU whose driver is not ready; raises ``DeviceNotReady`` after a minute."""
     try:
         available_device(settings.device)
-    except DeviceNotReady as error:
-        raise CommandFailed(f"{error}; the service would run on the CPU") from error
+    except DeviceNotReady:
+        raise
     except DeviceUnavailable:
         # Loading a bundle reports it.
         return

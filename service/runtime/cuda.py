@@ -10,6 +10,7 @@ mode is set once in each thread that uses CUDA (``ignore_other_captures``).
 from __future__ import annotations
 
 import ctypes
+import logging
 import threading
 import time
 from bisect import bisect_left
@@ -24,6 +25,8 @@ import onnxruntime
 from models.bundle.manifest import Dimensions
 from service.runtime.backend import DeviceLost
 from service.runtime.memory import Budget, Captured, Event, Exchange, Pool, Stretches
+
+logger = logging.getLogger(__name__)
 
 _TO_DEVICE, _TO_HOST, _ON_DEVICE = 1, 2, 3
 _OUT_OF_MEMORY = 2
@@ -73,8 +76,12 @@ class CudaError(Exception):
     """A call of the CUDA runtime failed."""
 
 
-class DriverNotReady(CudaError):
-    """The driver is there, and has failed for a minute with an error that may pass later."""
+class DriverUnusable(CudaError):
+    """There is a driver, and no GPU can be used with it."""
+
+
+class DriverNotReady(DriverUnusable):
+    """The driver has failed for a minute with an error that may pass later."""
 
 
 _thread = threading.local()
@@ -433,23 +440,28 @@ def find_gpus() -> list[Gpu]:
             raise CudaError(f"{error}: install dragoman with its extra gpu") from error
     count, version = ctypes.c_int(), ctypes.c_int()
     deadline = time.monotonic() + _NOT_YET_SECONDS
+    waiting = False
     while (code := runtime.cudaGetDeviceCount(ctypes.byref(count))) in _NOT_YET:
+        reason = f"the NVIDIA driver is not ready: {_words(runtime, code)}"
         if time.monotonic() + _RETRY_SECONDS > deadline:
-            raise DriverNotReady(f"the NVIDIA driver is not ready: {_words(runtime, code)}")
+            raise DriverNotReady(reason)
+        if not waiting:
+            logger.warning("%s; waiting for at most %.0f s", reason, _NOT_YET_SECONDS)
+        waiting = True
         time.sleep(_RETRY_SECONDS)
     if code == _DRIVER_TOO_OLD:
         runtime.cudaDriverGetVersion(ctypes.byref(version))
         if not version.value:
             raise CudaError("there is no NVIDIA driver")
         major, minor = version.value // 1000, version.value % 1000 // 10
-        raise CudaError(
+        raise DriverUnusable(
             f"the NVIDIA driver is too old: it runs CUDA {major}.{minor}; onnxruntime needs CUDA "
             f"{_CUDA_VERSION}, driver {_DRIVER_VERSION} or later"
         )
     if code == _NO_DEVICE or (not code and not count.value):
         raise CudaError("there is no NVIDIA GPU that this process may see")
     if code:
-        raise CudaError(f"cudaGetDeviceCount failed with {_words(runtime, code)}")
+        raise DriverUnusable(f"cudaGetDeviceCount failed with {_words(runtime, code)}")
     return [_describe(runtime, number) for number in range(count.value)]
 
 
@@ -464,7 +476,7 @@ def _describe(runtime: Any, number: int) -> Gpu:
         ),
     ]
     if any(codes):
-        raise CudaError(f"the properties of GPU {number} cannot be read: errors {codes}")
+        raise DriverUnusable(f"the properties of GPU {number} cannot be read: errors {codes}")
     name = ctypes.string_at(properties).decode(errors="replace")
     uuid = properties.raw[_NAME_SIZE : _NAME_SIZE + _UUID_SIZE].hex()
     return Gpu(number, name, (capability[0].value, capability[1].value), uuid)

@@ -92,6 +92,8 @@ class Captured:
 
     options: onnxruntime.RunOptions
     plain: onnxruntime.RunOptions
+    settled: bool = False
+    """Whether the graph is captured, or cannot be."""
 
 
 RunOptions: TypeAlias = onnxruntime.RunOptions | Captured | None

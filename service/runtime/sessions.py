@@ -7,6 +7,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from functools import cache, partial
 from typing import Any, Literal
 from weakref import WeakKeyDictionary
@@ -23,14 +24,15 @@ from models.bundle.graphs import (
 )
 from models.bundle.manifest import GraphName, InvalidBundle, Manifest, Precision
 from service.runtime import processor
+from service.runtime.capture_gate import CaptureGate
 from service.runtime.cuda import (
     ARCHITECTURES,
     CudaError,
     DriverNotReady,
+    DriverUnusable,
     Gpu,
     find_gpus,
     free_memory,
-    ignore_other_captures,
 )
 from service.runtime.memory import Captured, Memory, RunOptions
 from service.runtime.variants import Choice, Variant
@@ -65,11 +67,18 @@ _DRIVER_FILES = ("/proc/driver/nvidia", "/dev/nvidia0", "/dev/dxg", "/usr/lib/ws
 """One of these exists where there is an NVIDIA GPU; the last two are of WSL2."""
 
 
+_gate = CaptureGate()
+
+
 class DeviceUnavailable(Exception):
     """The configured device cannot be used by this process."""
 
 
-class DeviceNotReady(DeviceUnavailable):
+class DeviceUnusable(DeviceUnavailable):
+    """There is a GPU or its driver, which this process cannot use."""
+
+
+class DeviceNotReady(DeviceUnusable):
     """There is a GPU, whose driver is not ready. Another process may be able to use it later."""
 
 
@@ -87,7 +96,10 @@ def available_device(wanted: Literal["auto", "cpu", "cuda"]) -> Device:
     except DeviceUnavailable as error:
         if wanted == "cuda" or isinstance(error, DeviceNotReady):
             raise
-        _log_once(str(error))
+        if isinstance(error, DeviceUnusable) or any(map(os.path.exists, _DRIVER_FILES)):
+            _log_once(logging.WARNING, f"models run on the CPU: {error}")
+        else:
+            _log_once(logging.INFO, "models run on the CPU: this machine has no NVIDIA GPU")
         return "cpu"
     return "cuda"
 
@@ -124,18 +136,22 @@ def usable_gpus() -> list[Gpu]:
         found = find_gpus()
     except DriverNotReady as error:
         raise DeviceNotReady(str(error)) from error
+    except DriverUnusable as error:
+        raise DeviceUnusable(str(error)) from error
     except CudaError as error:
         raise DeviceUnavailable(str(error)) from error
     usable = [gpu for gpu in found if gpu.supported]
-    if not usable:
+    if len(usable) < len(found):
         named = ", ".join(
             f"{gpu.name} (compute capability {gpu.capability[0]}.{gpu.capability[1]})"
             for gpu in found
+            if not gpu.supported
         )
         supported = ", ".join(f"{major}.{minor}" for major, minor in ARCHITECTURES)
-        raise DeviceUnavailable(
-            f"onnxruntime has no machine code for {named}; it has code for {supported}"
-        )
+        reason = f"onnxruntime has no machine code for {named}; it has code for {supported}"
+        if not usable:
+            raise DeviceUnusable(reason)
+        _log_once(logging.WARNING, f"not every GPU is used: {reason}")
     return usable
 
 
@@ -157,11 +173,8 @@ def chosen_gpus(wanted: str) -> list[Gpu]:
 
 
 @cache
-def _log_once(reason: str) -> None:
-    if any(map(os.path.exists, _DRIVER_FILES)):
-        logger.warning("models run on the CPU: %s", reason)
-    else:
-        logger.info("models run on the CPU: this machine has no NVIDIA GPU")
+def _log_once(level: int, text: str) -> None:
+    logger.log(level, "%s", text)
 
 
 def open_session(
@@ -203,8 +216,6 @@ def open_session(
         from models.export.admission import admission_graph, admission_signature
 
         content = admission_graph(content, dimensions, precision)
-    if device == "cuda":
-        ignore_other_captures()
     options = onnxruntime.SessionOptions()
     # On a GPU, the CPU computes a few shapes only.
     options.intra_op_num_threads = variant.threads if device == "cpu" else 1
@@ -224,19 +235,20 @@ def open_session(
     if precision == "int8" and (variant.unsigned or overflows(manifest)):
         options.add_session_config_entry("session.x64quantprecision", "1")
     try:
-        session = onnxruntime.InferenceSession(
-            content,
-            options,
-            providers=_providers(
-                device,
-                device_id,
-                stream,
-                capture,
-                _FUSED_ATTENTION if graph == "resident" else _PLAIN_ATTENTION,
-            ),
-            # The fused operator is several times slower on a CPU than the two it replaces.
-            disabled_optimizers=["SkipLayerNormFusion"] if device == "cpu" else None,
-        )
+        with _gate.opening() if device == "cuda" else nullcontext():
+            session = onnxruntime.InferenceSession(
+                content,
+                options,
+                providers=_providers(
+                    device,
+                    device_id,
+                    stream,
+                    capture,
+                    _FUSED_ATTENTION if graph == "resident" else _PLAIN_ATTENTION,
+                ),
+                # The fused operator is several times slower on a CPU than the two it replaces.
+                disabled_optimizers=["SkipLayerNormFusion"] if device == "cpu" else None,
+            )
     except Exception as error:
         # ONNX Runtime's exceptions have no common base class below Exception.
         raise InvalidBundle(f"{path} cannot be opened by ONNX Runtime: {error}") from error
@@ -261,27 +273,39 @@ def run(
 ) -> None:
     """Run a session; raises ``MemoryError`` where ONNX Runtime names a lack of memory in a text.
 
-    A shape that cannot be captured runs without, then and later.
+    A shape that cannot be captured runs without, then and later. While another thread opens a
+    session, a shape runs without and is captured when it occurs again.
     """
     try:
-        chosen = options.options if isinstance(options, Captured) else options
-        if chosen is None:
-            chosen = _options_on_host(session)
-        try:
-            session.run_with_iobinding(binding, chosen)
-        except Exception as error:
-            if not (_CAPTURE_FAILED.search(str(error)) or _WORDS_LOST.search(str(error))):
-                raise
-            # A run that captures nothing may report the failure of the capture before it.
-            if isinstance(options, Captured):
-                logger.warning("a batch runs without a captured graph: %s", error)
-                chosen = options.options = options.plain
-            session.run_with_iobinding(binding, chosen)
+        if isinstance(options, Captured) and not options.settled:
+            with _gate.capture() as allowed:
+                _run(session, binding, options if allowed else options.plain)
+                options.settled = allowed
+        else:
+            _run(session, binding, options)
     except Exception as error:
         text = str(error)
         if any(words in text for words in _NO_MEMORY) or _WORDS_LOST.search(text):
             raise MemoryError(text) from error
         raise
+
+
+def _run(
+    session: onnxruntime.InferenceSession, binding: onnxruntime.IOBinding, options: RunOptions
+) -> None:
+    chosen = options.options if isinstance(options, Captured) else options
+    if chosen is None:
+        chosen = _options_on_host(session)
+    try:
+        session.run_with_iobinding(binding, chosen)
+    except Exception as error:
+        if not (_CAPTURE_FAILED.search(str(error)) or _WORDS_LOST.search(str(error))):
+            raise
+        # A run that captures nothing may report the failure of the capture before it.
+        if isinstance(options, Captured):
+            logger.warning("a batch runs without a captured graph: %s", error)
+            chosen = options.options = options.plain
+        session.run_with_iobinding(binding, chosen)
 
 
 def _options_on_host(session: onnxruntime.InferenceSession) -> onnxruntime.RunOptions | None:

@@ -52,6 +52,8 @@ class Runtime:
         self.pinned: dict[int, Any] = {}
         self.device = -1
         self.failing = 0
+        """The error of allocations, once ``succeeding`` more have succeeded."""
+        self.succeeding = 0
         self.calls: Counter[str] = Counter()
         self._pending: list[Pending] = []
         self._events: dict[int, Pending | None] = {}
@@ -173,8 +175,9 @@ class Runtime:
 
     def _allocate(self, blocks: dict[int, Any], pointer: Any, size: Any) -> int:
         self.calls["allocate"] += 1
-        if self.failing:
+        if self.failing and not self.succeeding:
             return self.failing
+        self.succeeding = max(0, self.succeeding - 1)
         block = np.full(size.value, 0xFF, np.uint8)
         blocks[block.ctypes.data] = block
         return self._give(pointer, block.ctypes.data)

@@ -154,20 +154,23 @@ def test_a_pool_out_of_memory_while_growing_is_unchanged() -> None:
     assert all(array[2, 0, 0, 0] == 7 for array in contents(pool).values())
 
 
+@pytest.mark.parametrize("first", [0, 1], ids=["first allocation", "second allocation"])
 @pytest.mark.parametrize(("code", "error"), [(NO_MEMORY, MemoryError), (700, CudaError)])
-def test_gpu_pool_that_cannot_grow_is_unchanged(code: int, error: type[Exception]) -> None:
+def test_gpu_pool_that_cannot_grow_is_unchanged(
+    code: int, error: type[Exception], first: int
+) -> None:
     runtime = Runtime()
     budget = Budget(4 * 1024 * ARRAYS)
     pool = GpuWithSmallBuckets(runtime).pool("self", DIMENSIONS, SLOTS, budget, np.float32)
     pool.resize(1, 0)
     put(pool, 2, 1, 7)
-    reserved = budget.use.taken
-    runtime.failing = code
+    reserved, blocks = budget.use.taken, len(runtime.blocks)
+    runtime.failing, runtime.succeeding = code, first
     with pytest.raises(error):
         pool.resize(40, 3)
     # Otherwise ONNX Runtime would fail after its next kernel.
     assert runtime.calls["clear the error"] == 1
-    assert budget.use.taken == reserved
+    assert (budget.use.taken, len(runtime.blocks)) == (reserved, blocks)
     assert all(array[2, 0, 0, 0] == 7 for array in contents(pool).values())
     runtime.failing = 0
     assert pool.resize(40, 3)

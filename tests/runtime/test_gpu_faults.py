@@ -87,6 +87,12 @@ def test_thread_may_allocate_and_close_sessions_while_another_one_captures() -> 
     assert scenario("isolation") == {"conflicts": 0, "warmed": 1}
 
 
+def test_no_thread_of_a_service_invalidates_the_capture_of_another() -> None:
+    found = scenario("beside_capture")
+    assert found.pop("opened") == 1
+    assert set(found.values()) == {0}
+
+
 def test_captures_reloads_and_attention_do_not_disturb_one_another() -> None:
     found = scenario("capture", STUB_SENTENCES="2000")
     assert set(found["outcomes"]) == {"ok"}

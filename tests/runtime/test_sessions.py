@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -77,12 +76,19 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> Install:
     return install
 
 
-def test_gpus_with_machine_code_are_usable(driver: Install) -> None:
+def test_gpus_with_machine_code_are_usable_and_others_are_named(
+    driver: Install, caplog: pytest.LogCaptureFixture
+) -> None:
     driver(FakeDriver(V100, H200, ORIN))
-    assert [(gpu.number, gpu.name) for gpu in usable_gpus()] == [
-        (1, "NVIDIA H200"),
-        (2, "Jetson AGX Orin"),
-    ]
+    for _ in range(2):
+        assert [(gpu.number, gpu.name) for gpu in usable_gpus()] == [
+            (1, "NVIDIA H200"),
+            (2, "Jetson AGX Orin"),
+        ]
+    (line,) = caplog.messages
+    assert line.startswith(
+        "not every GPU is used: onnxruntime has no machine code for Tesla V100 (compute "
+    )
     assert available_device("auto") == available_device("cuda") == "cuda"
     assert available_device("cpu") == "cpu"
 
@@ -115,10 +121,10 @@ def test_unusable_gpu_has_one_line_that_says_why(
     named: list[str],
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
 ) -> None:
     driver(found)
-    monkeypatch.setattr(sessions, "_DRIVER_FILES", (str(tmp_path),))
+    # WSL2 has no other file of a driver.
+    monkeypatch.setattr("os.path.exists", "/dev/dxg".__eq__)
     with pytest.raises(DeviceUnavailable) as caught:
         available_device("cuda")
     assert all(name in str(caught.value) for name in named)
@@ -141,6 +147,32 @@ def test_machine_without_a_gpu_runs_on_the_cpu_without_a_warning(
     ]
 
 
+@pytest.mark.parametrize("found", [FakeDriver(V100), FakeDriver(code=35, version=12040)])
+def test_gpu_without_files_of_a_driver_is_no_machine_without_a_gpu(
+    driver: Install,
+    found: FakeDriver,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    driver(found)
+    monkeypatch.setattr(sessions, "_DRIVER_FILES", ("/missing",))
+    assert available_device("auto") == "cpu"
+    ((level, line),) = [(record.levelname, record.message) for record in caplog.records]
+    assert level == "WARNING"
+    assert line.startswith("models run on the CPU: ")
+
+
+def test_runtime_of_cuda_12_is_not_taken_for_that_of_13(monkeypatch: pytest.MonkeyPatch) -> None:
+    def library(name: str) -> FakeDriver:
+        if name != "libcudart.so.12":
+            raise OSError(name)
+        return FakeDriver(H200)
+
+    monkeypatch.setattr("ctypes.CDLL", library)
+    with pytest.raises(cuda.CudaError, match=r"libcudart\.so\.13"):
+        cuda.find_gpus()
+
+
 def test_missing_library_of_the_provider_is_named(
     driver: Install, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -161,7 +193,11 @@ def test_onnxruntime_without_cuda_asks_for_the_extra(
 
 @pytest.mark.parametrize(("passes_after", "ready"), [(2, True), (99, False)])
 def test_driver_that_is_not_ready_is_waited_for_and_never_replaced_by_the_cpu(
-    driver: Install, monkeypatch: pytest.MonkeyPatch, passes_after: int, ready: bool
+    driver: Install,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    passes_after: int,
+    ready: bool,
 ) -> None:
     monkeypatch.setattr(cuda, "_NOT_YET_SECONDS", 0.2)
     monkeypatch.setattr(cuda, "_RETRY_SECONDS", 0.01)
@@ -170,6 +206,8 @@ def test_driver_that_is_not_ready_is_waited_for_and_never_replaced_by_the_cpu(
     driver(found)
     if ready:
         assert available_device("auto") == "cuda"
+        (line,) = caplog.messages
+        assert "error 802, cudaErrorSystemNotReady: system not yet initialized; waiting" in line
         return
     for wanted in ("auto", "cuda"):
         with pytest.raises(DeviceNotReady):
@@ -255,6 +293,22 @@ def test_session_on_the_cpu_returns_the_memory_of_its_largest_run_after_a_while(
     large = ran(3)
     monkeypatch.setattr(sessions, "_FREE_SECONDS", 0)
     assert ran(3) < large - (24 << 20)
+
+
+def test_shape_is_captured_once_no_session_is_being_opened() -> None:
+    ran = []
+
+    class Session:
+        def run_with_iobinding(self, _: object, options: str) -> None:
+            ran.append(options)
+
+    options = Captured(cast(Any, "captured"), cast(Any, "plain"))
+    with sessions._gate.opening():
+        sessions.run(cast(Any, Session()), cast(Any, None), options)
+    sessions.run(cast(Any, Session()), cast(Any, None), options)
+    with sessions._gate.opening():
+        sessions.run(cast(Any, Session()), cast(Any, None), options)
+    assert ran == ["plain", "captured", "captured"]
 
 
 def test_run_that_reports_the_failed_capture_before_it_is_repeated() -> None:

@@ -29,6 +29,8 @@ from service.catalogue.loaded_model import LoadedModel
 from service.engine.group import EngineGroup
 from service.engine.types import DecodingOptions
 from service.observability.metrics import Metrics
+from service.runtime import sessions
+from service.runtime.attention import AttentionGraph
 from service.runtime.backend import EMPTY_ROW, Admission, Beam, EncodeBatch, Launch, StepBatch
 from service.runtime.cuda import CudaMemory
 from service.runtime.onnx import OnnxBackend
@@ -70,7 +72,7 @@ async def load(bundle: Path, **settings: Any) -> LoadedModel:
 
 async def outcome(decoding: Awaitable[object]) -> str:
     try:
-        await asyncio.wait_for(decoding, 30)
+        await asyncio.wait_for(decoding, 120)
     except Exception as error:
         return f"{type(error).__name__}: {error}"
     return "ok"
@@ -248,6 +250,72 @@ def isolation(bundle: Path) -> dict[str, object]:
     return {"conflicts": conflicts, "warmed": len(results)}
 
 
+async def beside_capture(bundle: Path) -> dict[str, object]:
+    """Captures that other threads invalidate, each of which does what one of a service does."""
+    library, opened = stubs(), Bundle.open(bundle)
+    model = await load(bundle, warm_up_seconds=0)
+    graphs = [AttentionGraph.load(opened, "fp16", device="cuda")]
+
+    def read_attention() -> None:
+        graphs[0].run(SOURCE, (5, 6))
+
+    def close_attention() -> None:
+        graphs.pop().close()
+
+    def open_attention() -> None:
+        graphs.append(AttentionGraph.load(opened, "fp16", device="cuda"))
+
+    def free_on_event_loop() -> None:
+        address = ctypes.c_void_p()
+        library.cudaMalloc(ctypes.byref(address), ctypes.c_size_t(1 << 20))
+        library.cudaFree(address)
+
+    found = {}
+    for work in (read_attention, close_attention, open_attention, free_on_event_loop):
+        capturing = _Capturing(work is open_attention)
+        if work is free_on_event_loop:
+            work()
+        else:
+            thread = threading.Thread(target=work)
+            thread.start()
+            thread.join()
+        found[work.__name__] = capturing.conflicts()
+    await model.close()
+    return {**found, "opened": len(graphs)}
+
+
+class _Capturing:
+    """A thread that captures in ONNX Runtime's mode, which other threads can invalidate."""
+
+    def __init__(self, briefly: bool) -> None:
+        """A capture ends with ``conflicts``, or ``briefly`` after it has begun."""
+        self._begun, self._over = threading.Event(), threading.Event()
+        self._before = self._conflicts
+        self._thread = threading.Thread(target=self._capture, args=[0.5 if briefly else None])
+        self._thread.start()
+        self._begun.wait()
+
+    @property
+    def _conflicts(self) -> int:
+        return ctypes.c_long.in_dll(stubs(), "stub_conflicts").value
+
+    def conflicts(self) -> int:
+        """End the capture; returns how often it has been invalidated."""
+        self._over.set()
+        self._thread.join()
+        return self._conflicts - self._before
+
+    def _capture(self, seconds: float | None) -> None:
+        library, stream, graph = stubs(), ctypes.c_void_p(), ctypes.c_void_p()
+        library.cudaStreamCreateWithFlags(ctypes.byref(stream), 1)
+        with sessions._gate.capture() as allowed:
+            assert allowed
+            library.cudaStreamBeginCapture(stream, 0)
+            self._begun.set()
+            self._over.wait(seconds)
+            library.cudaStreamEndCapture(stream, ctypes.byref(graph))
+
+
 async def capture(bundle: Path) -> dict[str, object]:
     """Sentences, reloads and attention requests, while steps of other shapes are captured."""
     library, wanted = stubs(), int(os.environ.get("STUB_SENTENCES", "2000"))
@@ -318,7 +386,18 @@ async def started(bundle: Path) -> dict[str, object]:
 
 SCENARIOS: dict[str, Callable[[Path], Any]] = {
     each.__name__: each
-    for each in (ramp, devices, allocations, lost, short, large, isolation, capture, started)
+    for each in (
+        ramp,
+        devices,
+        allocations,
+        lost,
+        short,
+        large,
+        isolation,
+        beside_capture,
+        capture,
+        started,
+    )
 }
 
 
