@@ -67,7 +67,7 @@ class Caller:
 
 
 class TokenHolder(NamedTuple):
-    """What an access token says of its caller."""
+    """The caller of an access token: its name, and the limits that the token states."""
 
     name: str
     limits: Limits
