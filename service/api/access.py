@@ -10,10 +10,10 @@ import hashlib
 import hmac
 import ipaddress
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from pydantic import SecretStr
 from starlette.requests import HTTPConnection
@@ -22,7 +22,7 @@ from service.api.errors import AdminRefused, KeyInvalid, KeyMissing
 from service.api.middleware import note_caller
 from service.catalogue.permission import Permission
 from service.engine.types import Origin, Priority
-from service.state.keys import ApiKey, KeyStore
+from service.state.keys import ApiKey, KeyStore, Limits
 from service.state.shared_rates import SharedRateLimits
 from service.state.usage import Booking, Charge, Usage, UsageLedger
 
@@ -66,9 +66,16 @@ class Caller:
     """The languages and models that the caller may use; ``None`` is all."""
 
 
+class TokenHolder(NamedTuple):
+    """The caller of an access token: its name, and the limits that the token states."""
+
+    name: str
+    limits: Limits
+
+
 class TokenIssuer(Protocol):
-    async def caller(self, credential: str) -> str | None:
-        """The name of the caller of an access token; ``None`` for what is no token."""
+    async def caller(self, credential: str) -> TokenHolder | None:
+        """The caller of an access token; ``None`` for what is no token."""
 
 
 class Callers:
@@ -100,10 +107,9 @@ class Callers:
                 raise KeyMissing(self._policy.key_link)
             return self.anonymous(connection)
         if (known := await self._keys.find(presented)) is not None:
-            caller = self._holder(known)
-        elif name := self._issuer and await self._issuer.caller(presented):
-            limits = self._policy.requests_per_minute, self._policy.characters_per_month
-            caller = Caller(name, f"token {name}", *limits)
+            caller = self._holder("key", known.name, known.limits)
+        elif self._issuer and (token := await self._issuer.caller(presented)):
+            caller = self._holder("token", *token)
         else:
             raise KeyInvalid
         note_caller(connection, caller.name)
@@ -112,13 +118,16 @@ class Callers:
     async def permission(
         self, connection: HTTPConnection, key: str | None = None
     ) -> Permission | None:
-        """The permission of ``key`` or of that in a header, for routes that need none; ``None`` is
-        all."""
+        """The permission of ``key``, or of the key or token in a header, for routes that need none;
+        ``None`` is all, also of a wrong one. Raises ``IssuerUnavailable``."""
         presented = key or next(iter(_presented(connection)), None)
         if self._policy.keys == "off" or presented is None:
             return None
-        known = await self._keys.find(presented)
-        return None if known is None else _permission_of(known)
+        known: ApiKey | TokenHolder | None = await self._keys.find(presented)
+        if known is None and self._issuer:
+            with suppress(KeyInvalid):
+                known = await self._issuer.caller(presented)
+        return None if known is None else _permission_of(known.limits)
 
     def origin(self, caller: Caller, priority: Priority) -> Origin:
         """Origin of the sentences of a caller's request."""
@@ -133,15 +142,15 @@ class Callers:
         """
         return caller.counted_as if self._policy.keys == "required" else ""
 
-    def _holder(self, key: ApiKey) -> Caller:
-        requests, characters = key.limits.requests_per_minute, key.limits.characters_per_month
+    def _holder(self, kind: str, name: str, limits: Limits) -> Caller:
+        requests, characters = limits.requests_per_minute, limits.characters_per_month
         return Caller(
-            key.name,
-            f"key {key.name}",
+            name,
+            f"{kind} {name}",
             self._policy.requests_per_minute if requests is None else requests,
             self._policy.characters_per_month if characters is None else characters,
-            key.limits.bulk,
-            _permission_of(key),
+            limits.bulk,
+            _permission_of(limits),
         )
 
 
@@ -224,11 +233,10 @@ class Access:
             )
 
 
-def _permission_of(key: ApiKey) -> Permission | None:
-    models, languages = key.limits.models, key.limits.languages
-    if not models and not languages:
+def _permission_of(limits: Limits) -> Permission | None:
+    if not limits.models and not limits.languages:
         return None
-    return Permission(frozenset(models), frozenset(languages))
+    return Permission(frozenset(limits.models), frozenset(limits.languages))
 
 
 def _presented(connection: HTTPConnection) -> list[str]:

@@ -21,7 +21,10 @@ from urllib.parse import urlsplit
 import httpx
 import jwt
 
+from service.api.access import TokenHolder
 from service.api.errors import IssuerUnavailable, KeyInvalid
+from service.state.errors import KeyRefused
+from service.state.keys import Limits, check_permitted
 
 logger = logging.getLogger(__name__)
 # It logs every request.
@@ -33,6 +36,8 @@ _LONGEST_SUBJECT = 255
 """Limit of OpenID Connect Core 1.0, section 2, which also demands ASCII."""
 _LEEWAY_SECONDS = 30
 """How much the clocks of the issuer and of this machine may differ."""
+_MODELS, _LANGUAGES = "dragoman_models", "dragoman_languages"
+"""Claims with the only models and languages that the caller may use."""
 _TYPES = frozenset({"jwt", "at+jwt", "application/at+jwt"})
 """Types of access tokens (RFC 9068, section 2.1). A token for another purpose has another type."""
 
@@ -103,10 +108,10 @@ class OidcIssuer:
             await asyncio.gather(*tasks, return_exceptions=True)
             await self._client.aclose()
 
-    async def caller(self, credential: str) -> str | None:
-        """The name of the caller of a valid token; ``None`` if the text is no JWT.
+    async def caller(self, credential: str) -> TokenHolder | None:
+        """The caller of a valid token; ``None`` if the text is no JWT.
 
-        It contains ``:`` and ``#``, so that it is the name of no API key, and the issuer, so that
+        The name contains ``:`` and ``#``, so that it is that of no API key, and the issuer, so that
         subjects of another issuer are other callers. Raises ``KeyInvalid`` for any other token, and
         ``IssuerUnavailable`` if the token cannot be checked.
         """
@@ -138,7 +143,7 @@ class OidcIssuer:
             subject.isascii() and subject.isprintable()
         ):
             raise _invalid(f"its sub is not 1 to {_LONGEST_SUBJECT} printable ASCII characters")
-        return f"{self._issuer}#{subject}"
+        return TokenHolder(f"{self._issuer}#{subject}", _limits_in(claims))
 
     async def _key(self, kid: str | None) -> tuple[Any, tuple[str, ...]]:
         """The key that a token names, and its algorithms; without a name, the only key."""
@@ -266,6 +271,33 @@ def _algorithms_of(key: Any) -> tuple[str, ...]:
             return ()
     stated = key.get("alg")
     return fitting if stated is None else tuple(name for name in fitting if name == stated)
+
+
+def _limits_in(claims: Mapping[str, Any]) -> Limits:
+    """The models and languages to which a token restricts its caller; raises ``KeyInvalid``."""
+    limits = Limits(models=_names_in(claims, _MODELS), languages=_names_in(claims, _LANGUAGES))
+    try:
+        check_permitted(limits)
+    except KeyRefused as error:
+        raise _invalid(str(error)) from None
+    return limits
+
+
+def _names_in(claims: Mapping[str, Any], claim: str) -> tuple[str, ...]:
+    """The names in a claim, a list or a text with blanks between them; none without the claim."""
+    if claim not in claims:
+        return ()
+    match claims[claim]:
+        case str(text):
+            names: list[Any] = text.split()
+        case list(names):
+            pass
+        case _:
+            names = []
+    # Without a name, a key would be restricted to nothing.
+    if not names or not all(isinstance(name, str) for name in names):
+        raise _invalid(f"its {claim} is neither a list of names nor a text of them")
+    return tuple(names)
 
 
 def _reason(error: jwt.PyJWTError) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Iterable
 from functools import cache
 from types import MappingProxyType
@@ -12,10 +13,15 @@ from typing import Any
 import msgspec
 from fastapi.responses import JSONResponse, Response
 from msgspec import Raw
+from starlette.requests import Request
 
 from service.api.error_bodies import ErrorAnswer, libretranslate_body
 from service.api.errors import headers_of, message_of, refusal_of
 from service.api.fields.schemas import Answer, answer_of
+
+_RANGE = re.compile(
+    r"bytes=(?:(?P<start>\d{1,18})-(?P<last>\d{0,18})|-(?P<tail>\d{1,18}))", re.ASCII
+)
 
 
 class Json(JSONResponse):
@@ -44,6 +50,28 @@ async def long_list(name: str, items: Iterable[Answer], /, **before: Any) -> Res
     """
     content = await asyncio.to_thread(list_json, name, items, **before)
     return Response(content, media_type=Json.media_type)
+
+
+def ranged(request: Request, content: bytes, headers: dict[str, str]) -> Response:
+    """A response with ``content``, or with the one range of bytes that the request asks for.
+
+    Several ranges are answered as none (RFC 9110, section 14.2), and so is ``If-Range``, because
+    no version of the content has a name.
+    """
+    headers = {**headers, "accept-ranges": "bytes"}
+    asked = _RANGE.fullmatch(request.headers.get("range", ""))
+    if asked is None or "if-range" in request.headers:
+        return Response(content, headers=headers)
+    size = len(content)
+    start, end = max(0, size - int(asked["tail"] or 0)), size
+    if asked["start"]:
+        start, end = int(asked["start"]), min(size, int(asked["last"] or size) + 1)
+        if asked["last"] and int(asked["last"]) < start:
+            return Response(content, headers=headers)
+    if start >= size:
+        return Response(status_code=416, headers={**headers, "content-range": f"bytes */{size}"})
+    headers["content-range"] = f"bytes {start}-{end - 1}/{size}"
+    return Response(content[start:end], 206, headers)
 
 
 def list_json(name: str, items: Iterable[Answer], /, **before: Any) -> bytes:

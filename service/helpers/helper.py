@@ -48,6 +48,10 @@ class HelperOutOfMemory(HelperFailed):
     """The helper needed more memory than its limit."""
 
 
+class HelperKilled(HelperFailed):
+    """The helper was killed by another program: its request may have been innocent."""
+
+
 class Helpers:
     """Pool of up to ``count`` processes that call the function ``answer`` of ``module``.
 
@@ -128,7 +132,8 @@ class _Helper:
                 reported = Outcome(outcome)
         except BaseException as error:
             # A later answer could no longer be matched to its request, so end the process.
-            code = await self.end(going=isinstance(error, EOFError | ConnectionError))
+            going = isinstance(error, EOFError | ConnectionError)
+            code = await self.end(going=going)
             if isinstance(error, TimeoutError) and scope.expired():
                 raise HelperTooSlow(f"no answer within {seconds:g} seconds") from error
             if code == OUT_OF_MEMORY:
@@ -136,7 +141,9 @@ class _Helper:
                     f"{self._memory_bytes} bytes of memory were not enough"
                 ) from error
             if isinstance(error, OSError | EOFError | ValueError | Unreadable):
-                raise HelperFailed(f"{self._module} {_how_ended(code)}: {error}") from error
+                killed = going and code == -signal.SIGKILL
+                failure = HelperKilled if killed else HelperFailed
+                raise failure(f"{self._module} {_how_ended(code)}: {error}") from error
             raise
         if reported is not Outcome.DONE:
             await self.end(going=True)

@@ -254,7 +254,11 @@ def _check(limits: Limits) -> None:
     for limit in (limits.requests_per_minute, limits.characters_per_month):
         if limit is not None and not 0 <= limit <= LARGEST_LIMIT:
             raise KeyRefused(f"{limit} is no limit; 0 is unlimited, {LARGEST_LIMIT} the most")
+    check_permitted(limits)
 
+
+def check_permitted(limits: Limits) -> None:
+    """Raises ``KeyRefused`` unless ``limits`` names models and languages as keys may."""
     for name in limits.models:
         if not _VALID_MODEL.fullmatch(name):
             raise KeyRefused(f"{shortened(name)!r} is no name of a model; see GET /models")

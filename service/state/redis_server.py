@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _SETTING = "DRAGOMAN_REDIS"
-_SECONDS = 0.25
-"""How long a request waits for the server, or for one of the connections to it."""
+_SECONDS = 1.0
+"""How long a request waits for the server, or for one of the connections to it. A shorter wait ends
+on a busy machine although the server answers, and then the limits are not exact."""
 _CONNECTIONS = 32
 _AWAY_SECONDS = 5.0
 """How long the server is left alone after a failure."""

@@ -227,6 +227,36 @@ async def test_public_address_replaces_the_host_of_the_request(settings: Setting
     assert answer.json()["translatedFileUrl"].startswith("https://mt.example/below/download_file/")
 
 
+@pytest.mark.parametrize(
+    ("asked", "status", "expected"),
+    [
+        ({"range": "bytes=2-4"}, 206, b"LLO"),
+        ({"range": "bytes=6-"}, 206, b"WELT"),
+        ({"range": "bytes=6-99"}, 206, b"WELT"),
+        ({"range": "bytes=-4"}, 206, b"WELT"),
+        ({"range": "bytes=-99"}, 206, b"HALLO WELT"),
+        ({"range": "bytes=10-"}, 416, b""),
+        ({"range": "bytes=-0"}, 416, b""),
+        ({"range": "bytes=4-2"}, 200, b"HALLO WELT"),
+        ({"range": "bytes=0-1,3-4"}, 200, b"HALLO WELT"),
+        ({"range": "bytes=-"}, 200, b"HALLO WELT"),
+        ({"range": "bytes=2-4", "if-range": '"a"'}, 200, b"HALLO WELT"),
+    ],
+)
+async def test_range_of_a_translated_file(
+    client: httpx.AsyncClient, asked: dict[str, str], status: int, expected: bytes
+) -> None:
+    form = {"source": "de", "target": "en"}
+    files = {"file": ("a.txt", b"hallo welt")}
+    made = (await client.post("/translate_file", data=form, files=files)).json()
+    answer = await client.get(made["translatedFileUrl"], headers=asked)
+    assert (answer.status_code, answer.content) == (status, expected)
+    assert answer.headers["accept-ranges"] == "bytes"
+    place = 10 - len(expected) if asked["range"] != "bytes=2-4" else 2
+    ranges = {206: f"bytes {place}-{place + len(expected) - 1}/10", 416: "bytes */10"}
+    assert answer.headers.get("content-range") == ranges.get(status)
+
+
 async def test_file_done_while_draining_is_kept_for_the_next_process(settings: Settings) -> None:
     async with running(settings, load_shouting) as service, client_of(service.app) as client:
         translate = service.translator.translate

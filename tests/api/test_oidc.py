@@ -23,6 +23,7 @@ from service.api.errors import IssuerUnavailable, KeyInvalid, headers_of, refusa
 from service.api.oidc import OidcIssuer
 from service.bootstrap import issuer_of
 from service.settings import InvalidSetting, Settings
+from service.state.keys import Limits
 from tests.support.asgi import connected
 from tests.support.fronts import owning, worker_of
 from tests.support.issuer import AUDIENCE, DISCOVERY, JWKS, LocalIssuer, local_issuer
@@ -74,7 +75,7 @@ async def test_tokens_of_every_kind_of_key_name_their_subject(issuer: LocalIssue
         for kid, names in algorithms.items():
             for name in names:
                 token = issuer.token(kid, name, aud=["other", AUDIENCE], header={"typ": "at+jwt"})
-                assert await checker.caller(token) == f"{issuer.address}#ann"
+                assert await checker.caller(token) == (f"{issuer.address}#ann", Limits())
         # Without a kid, only one key could be meant.
         with pytest.raises(KeyInvalid, match="publishes no such key"):
             await checker.caller(issuer.token(header={"kid": None}))
@@ -168,6 +169,13 @@ NOT_OF_KEY, NO_KEY = "its algorithm does not belong to the key", "the issuer pub
         (lambda it: it.token(sub="a\n"), "its sub is not 1 to 255 printable ASCII characters"),
         (lambda it: it.token(sub="ä"), "its sub is not 1 to 255 printable ASCII characters"),
         (lambda it: it.token(sub="a" * 256), "its sub is not 1 to 255 printable ASCII charac…"),
+        (lambda it: it.token(dragoman_models=[]), "its dragoman_models is neither a list of names"),
+        (lambda it: it.token(dragoman_models=""), "its dragoman_models is neither a list of names"),
+        (lambda it: it.token(dragoman_models=["a", 7]), "its dragoman_models is neither a list"),
+        (lambda it: it.token(dragoman_languages={"de": 1}), "its dragoman_languages is neither a"),
+        (lambda it: it.token(dragoman_languages="de"), "de permits no pair by itself"),
+        (lambda it: it.token(dragoman_languages="german"), "'german' is neither the code of a"),
+        (lambda it: it.token(dragoman_models=["m"] * 101), "101 names are too many"),
         (lambda it: it.token(more="a" * 8192), "it has more than 8192 characters"),
         (lambda _: "a.b.c", "it is no valid JWT"),
         (lambda _: f"{base64url_encode(b'[' * 6000).decode()}.e30.", "it is no valid JWT"),
@@ -202,7 +210,7 @@ async def test_unknown_keys_are_looked_for_once_in_ten_seconds(issuer: LocalIssu
         calls = [checker.caller(each) for each in (*unknown, issuer.token("second"))]
         *refused, accepted = await asyncio.gather(*calls, return_exceptions=True)
         assert {type(each) for each in refused} == {KeyInvalid}
-        assert accepted == f"{issuer.address}#ann"
+        assert accepted == (f"{issuer.address}#ann", Limits())
         assert issuer.asked.count(JWKS) == 2
         with pytest.raises(KeyInvalid, match="no such key"):
             await checker.caller(old)
@@ -325,6 +333,30 @@ async def test_tokens_are_accepted_beside_keys_in_both_dialects(
     callers = {getattr(record, "caller", None) for record in caplog.records}
     assert callers >= {"ann", f"{issuer.address}#ann"}
     assert not any(secret in caplog.text for secret in (key, expired, issuer.token()[:40]))
+
+
+async def test_claims_restrict_a_token_to_models_and_languages(
+    settings: Settings, issuer: LocalIssuer
+) -> None:
+    some = issuer.token(dragoman_models=["shout-de-en", "other"], dragoman_languages="de-en en-fr")
+    async with checking(issuer) as checker:
+        found = await checker.caller(some)
+    limits = Limits(models=("shout-de-en", "other"), languages=("de-en", "en-fr"))
+    assert found == (f"{issuer.address}#ann", limits)
+    none = issuer.token(dragoman_languages=["en", "fr"])
+    statuses, listed = [], []
+    body = {"q": "wort", "source": "de", "target": "en"}
+    async with connected(with_issuer(settings, issuer)) as client:
+        for token in (some, none, issuer.token(exp=1)):
+            headers = {"authorization": f"Bearer {token}"}
+            answer = await client.post("/translate", json=body, headers=headers)
+            statuses.append(answer.status_code)
+            languages = (await client.get("/languages", headers=headers)).json()
+            listed.append(
+                any(each["code"] == "de" and "en" in each["targets"] for each in languages)
+            )
+    assert statuses == [200, 403, 403]
+    assert listed == [True, False, True]
 
 
 async def test_worker_checks_tokens_and_wrong_ones_count_for_their_address(

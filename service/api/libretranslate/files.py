@@ -16,7 +16,7 @@ from service.api.fields.options import Key, LanguageCode, Name
 from service.api.fields.parameters import read_fields
 from service.api.fields.schemas import Answer, answer_of
 from service.api.libretranslate.languages import read, read_source
-from service.api.responses import Json, refusals
+from service.api.responses import Json, ranged, refusals
 from service.catalogue.repository import ModelRepository
 from service.document_jobs.jobs import DocumentJobs, DocumentOrder
 from service.documents import UnsupportedDocument
@@ -108,12 +108,14 @@ def create_files_router(
         response_class=Response,
         responses={
             200: {"description": "The document.", "content": dict(schemas.FILE_CONTENT)},
+            206: {"description": "The bytes of `Range`.", "content": dict(schemas.FILE_CONTENT)},
+            416: {"description": "The document has no byte of `Range`."},
             **refusals(400, 403, 404, 500),
         },
         openapi_extra={"parameters": [_NAME]},
     )
     async def download_file(request: Request) -> Response:
-        """No key is needed, as the address cannot be guessed."""
+        """No key is needed, as the address cannot be guessed. `Range` may name one range."""
         at_work = jobs()
         name = request.path_params["name"]
         if "/" in name or "\\" in name:
@@ -124,6 +126,6 @@ def create_files_router(
             "content-type": job.content_type,
             "content-disposition": f"attachment; filename*=utf-8''{quote(job.filename)}",
         }
-        return Response(content, headers=headers)
+        return ranged(request, content, headers)
 
     return router

@@ -22,7 +22,13 @@ from service.documents.types import (
     Languages,
     MarkupLost,
 )
-from service.helpers.helper import HelperFailed, HelperOutOfMemory, Helpers, HelperTooSlow
+from service.helpers.helper import (
+    HelperFailed,
+    HelperKilled,
+    HelperOutOfMemory,
+    Helpers,
+    HelperTooSlow,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -141,10 +147,13 @@ class DocumentReader:
         *translated: bytes,
     ) -> list[bytes]:
         seconds = self._limits.seconds_per_megabyte * (1 + len(content) / 2**20)
+        parts = what, name, languages, content, *translated
         try:
-            return await self._helpers.ask(
-                what, name, languages, content, *translated, caller=caller, seconds=seconds
-            )
+            try:
+                return await self._helpers.ask(*parts, caller=caller, seconds=seconds)
+            except HelperKilled as error:
+                logger.warning("a document is read or written again: %s", error)
+                return await self._helpers.ask(*parts, caller=caller, seconds=seconds)
         except (HelperTooSlow, HelperOutOfMemory) as error:
             logger.warning("a document was given up: %s", error)
             raise DocumentTooDemanding from error
