@@ -122,11 +122,17 @@ def test_model_is_fetched_imported_listed_verified_and_removed(
     assert main(["models", "list"]) == 0
     assert "opus-mt-de-en: German → English (de-en)" in capsys.readouterr().out
     assert main(["models", "verify"]) == 0
+    assert main(["models", "add", str(bundle.path), "--name", "twin"]) == 0
+    assert Bundle.open(tmp_path / "bundles" / "twin").manifest == bundle.manifest
+    assert main(["models", "add", str(bundle.path)]) == 2
+    assert "choose another --name" in capsys.readouterr().err
     weights = bundle.path / "weights.int8.bin"
     weights.write_bytes(weights.read_bytes()[::-1])
     assert main(["models", "verify"]) == 2
     assert "opus-mt-de-en: broken" in capsys.readouterr().out
-    assert main(["models", "remove", "opus-mt-de-en"]) == 0
+    assert main(["models", "add", str(bundle.path), "--name", "third"]) == 2
+    assert "weights.int8.bin" in capsys.readouterr().err
+    assert main(["models", "remove", "opus-mt-de-en", "twin"]) == 0
     assert names(tmp_path / "bundles") == []
     assert main(["models", "remove", "../cache"]) == 2
     assert "has no bundle '../cache'" in capsys.readouterr().err

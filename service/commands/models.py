@@ -38,6 +38,7 @@ PIVOT = "en"
 DOWNLOADS = ".downloads"
 """Directory beside the bundles of models that are being fetched."""
 _PAIR = re.compile(r"[A-Za-z]{2,3}(_[A-Za-z]+)?-[A-Za-z]{2,3}(_[A-Za-z]+)?")
+_ADDED = "a running service loads it within seconds; otherwise: dragoman serve"
 _MOST_SHOWN = 6
 """Most directions listed for one bundle."""
 _OF_LANGUAGE = re.compile(r"([A-Za-z]{2,3}(?:[-_][A-Za-z0-9]+)*)=(.+)")
@@ -78,7 +79,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         description="Make bundles of models: of a language pair (de-en, fetched from where the "
         "catalogue says), firefox:de-en, hf:REPOSITORY, argos:de-en, or on disk: a Hugging Face "
         "checkpoint of MarianMT (OPUS-MT), M2M100 or NLLB, a CTranslate2 model, a package of Argos "
-        "Translate, a model of Marian or Firefox; a directory or a zip archive.",
+        "Translate, a model of Marian or Firefox; a folder or a zip archive; a bundle is copied.",
     )
     add.add_argument(
         "models", metavar="MODEL", nargs="*", help="PAIR, firefox:PAIR, hf:…, argos:PAIR or PATH"
@@ -171,6 +172,9 @@ def _add_one(model: str, settings: Settings, options: argparse.Namespace) -> Non
     from models.importing.importing import import_model, licence_of
 
     origin = _origin(model, settings)
+    if origin.source is None and (origin.path / "manifest.json").is_file():
+        _add_bundle(origin.path, settings.bundles, options.name)
+        return
     if origin.source is not None:
         licence = licence_of(origin.path) or "not stated; see its origin"
         print(f"{origin.source}, licence: {licence}", file=sys.stderr)
@@ -190,7 +194,21 @@ def _add_one(model: str, settings: Settings, options: argparse.Namespace) -> Non
         shutil.rmtree(origin.path) if origin.path.is_dir() else origin.path.unlink()
     print(proof)
     print(described(bundle).splitlines()[0])
-    print("a running service loads it within seconds; otherwise: dragoman serve")
+    print(_ADDED)
+
+
+def _add_bundle(path: Path, directory: Path, name: str | None) -> None:
+    """Copy a bundle, after its hashes have been compared."""
+    manifest = Bundle.open(path).manifest
+    target = directory / (name or path.resolve().name)
+    if target.exists():
+        raise CommandFailed(f"{target} exists; remove that bundle, or choose another --name")
+    # A running service sees the whole bundle or none.
+    hidden = directory / f".added-{target.name}-{uuid4().hex}"
+    shutil.copytree(path, hidden)
+    hidden.rename(target)
+    print(f"{target.name}: {_described(manifest)}")
+    print(_ADDED)
 
 
 def _origin(model: str, settings: Settings) -> Origin:
