@@ -218,6 +218,10 @@ def test_search_lists_the_catalogue_and_argos(hub: Hub, capsys: pytest.CaptureFi
     assert known in lines
     assert "fr-en\targos:fr-en\tversion 1.9" in lines
     assert not any("de" in line.split("\t")[0] for line in lines)
+    assert main(["models", "search", "de", "fr"]) == 0
+    assert "de-fr is added as de-en and en-fr" in capsys.readouterr().err
+    assert main(["models", "search", "de", "xx"]) == 0
+    assert "no model of de-xx is known" in capsys.readouterr().err
 
 
 def test_catalogue_has_one_repository_for_each_pair() -> None:

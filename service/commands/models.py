@@ -373,10 +373,11 @@ def _described(manifest: Manifest) -> str:
 def _search(options: argparse.Namespace) -> int:
     settings = Settings.from_environment()
     codes = {code.lower() for code in options.codes}
+    rows = []
     for own in read_firefox():
         if codes <= {own.source.lower(), own.target.lower()}:
             score = f"FLORES {own.flores}, COMET {own.comet}" if own.flores else "FLORES not known"
-            print(
+            rows.append(
                 f"{own.pair}\t{FIREFOX}{own.pair}\t{own.architecture}, "
                 f"{int(own.bytes) / 1e6:.0f} MB\t{firefox.LICENCE}\t{score}"
             )
@@ -384,17 +385,21 @@ def _search(options: argparse.Namespace) -> int:
         if codes <= {entry.source, entry.target}:
             licence = entry.licence or "licence: see its card"
             score = f"FLORES {entry.flores}" if entry.flores else "FLORES not known"
-            print(
+            rows.append(
                 f"{entry.pair}\t{HUB}{entry.repository}\t{entry.architecture}\t{licence}\t{score}"
             )
     try:
-        packages = read_index(settings.argos_index)
+        for package in read_index(settings.argos_index):
+            if codes <= {package.source.lower(), package.target.lower()}:
+                rows.append(f"{package.pair}\t{ARGOS}{package.pair}\tversion {package.version}")
     except FetchFailed as error:
         print(f"dragoman: {error}", file=sys.stderr)
-        return DONE
-    for package in packages:
-        if codes <= {package.source.lower(), package.target.lower()}:
-            print(f"{package.pair}\t{ARGOS}{package.pair}\tversion {package.version}")
+    for row in rows:
+        print(row)
+    pair = "-".join(options.codes)
+    # Two models through another language are reported by ``_legs``.
+    if not rows and _legs([pair]) == [pair]:
+        say(f"no model of {pair} is known")
     return DONE
 
 

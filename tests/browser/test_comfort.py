@@ -9,7 +9,15 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from tests.browser.support import TEXT, TWO_SENTENCES, Visit, Visitor, sync_api
+from tests.browser.support import (
+    LAYOUTS,
+    TEXT,
+    TWO_SENTENCES,
+    VOICES,
+    Visit,
+    Visitor,
+    sync_api,
+)
 
 expect = sync_api.expect
 pytestmark = pytest.mark.slow
@@ -71,6 +79,65 @@ def test_keyboard_alone_reaches_the_heat_map_from_the_text(visit: Visit) -> None
     keyboard.press("ArrowRight")
     expect(visit.find("#heat-map")).to_have_attribute("data-row", "1")
     expect(visit.find("#heat-map")).to_have_attribute("data-column", "1")
+
+
+@pytest.mark.parametrize("by", ["keyboard", "pointer"])
+@pytest.mark.parametrize(("scheme", "direction", "width"), LAYOUTS)
+def test_functions_around_the_translation_work_in_every_layout(
+    visitor: Visitor, scheme: str, direction: str, width: int, by: str
+) -> None:
+    visit = visitor(
+        viewport={"width": width, "height": 800},
+        color_scheme=scheme,
+        permissions=["clipboard-read", "clipboard-write"],
+    )
+
+    def use(selector: str) -> Any:
+        control = visit.find(selector).first
+        if by == "keyboard":
+            control.press("Enter")
+        else:
+            control.click()
+        return control
+
+    visit.page.add_init_script(VOICES)
+    visit.offer_two_models()
+    visit.open("#source=de&target=en&text=")
+    visit.page.evaluate("direction => { document.documentElement.dir = direction; }", direction)
+    menu = visit.find("#model")
+    if by == "keyboard":
+        menu.press("g")
+    else:
+        menu.select_option("general-de-en")
+    expect(menu).to_have_value("general-de-en")
+    target = visit.find("#target-text")
+    visit.find("#source-text").press_sequentially(TWO_SENTENCES, delay=10)
+    expect(target).to_contain_text("red")
+    expect(target).to_have_attribute("aria-busy", "false")
+    assert visit.requests_to("/translate")[-1].post_data_json["model"] == "general-de-en"
+    expect(use("#speak-target")).to_have_attribute("aria-pressed", "true")
+    expect(use("#doubts")).to_have_attribute("aria-pressed", "true")
+    expect(visit.find("#doubts")).to_be_enabled()
+    use("#alternatives summary")
+    other = visit.find("#alternative-list button").first.inner_text()
+    use("#alternative-list button")
+    expect(target).to_contain_text(other)
+    expect(use("#copy")).to_have_text("Copied")
+    assert visit.page.evaluate("navigator.clipboard.readText()") == target.inner_text()
+    use("#history-button")
+    # Texts are kept after a rest.
+    expect(visit.find("#history-list li")).to_have_count(1)
+    visit.find("#source-text").fill("")
+    use("#history-list button")
+    expect(visit.find("#source-text")).to_have_value(TWO_SENTENCES)
+    use("#settings-button")
+    switch = visit.find("#setting-keepHistory")
+    if by == "keyboard":
+        switch.press("Space")
+    else:
+        switch.click()
+    expect(visit.find("#history")).to_be_hidden()
+    assert visit.page.evaluate("() => document.documentElement.scrollWidth <= innerWidth")
 
 
 def test_page_of_any_width_aligns_its_texts_and_needs_no_horizontal_scrolling(

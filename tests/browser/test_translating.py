@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import pytest
 
@@ -304,13 +303,7 @@ def test_many_languages_are_searched_by_either_name_and_the_last_chosen_is_first
 
 
 def test_a_model_can_be_chosen_where_the_pair_has_several(visit: Visit) -> None:
-    def more(route: Any) -> None:
-        answer = route.fetch().json()
-        first = answer["models"][0]
-        answer["models"] += [{**first, "name": "other"}]
-        route.fulfill(json=answer)
-
-    visit.page.route("**/models", more)
+    visit.offer_two_models()
     visit.open()
     menu = visit.find("#model")
     expect(menu).to_be_visible()
