@@ -160,6 +160,28 @@ def test_page_of_any_width_aligns_its_texts_and_needs_no_horizontal_scrolling(
         assert scroll <= client == width
 
 
+@pytest.mark.parametrize("locale", ["de-DE", "fr-FR", "es-ES"])
+def test_feet_of_both_texts_have_one_line_with_all_their_buttons(
+    visitor: Visitor, locale: str
+) -> None:
+    visit = visitor(viewport={"width": 1280, "height": 800}, locale=locale)
+    visit.page.add_init_script(VOICES)
+    visit.open("#source=de&target=en&text=" + TEXT)
+    visit.find("#glossary-button").click()
+    visit.find("#glossary-rows input").first.fill("Wiese")
+    visit.find("#glossary-rows input").nth(1).fill("lawn")
+    visit.page.keyboard.press("Escape")
+    expect(visit.find("#target-text")).to_contain_text("lawn")
+    visit.find("#clear").click()
+    visit.find("#undo").click()
+    expect(visit.find("#redo")).to_be_visible()
+    expect(visit.find("#speak-target")).to_be_visible()
+    buttons = visit.find(".foot button:visible").all()
+    tops = {button.bounding_box()["y"] for button in buttons}
+    assert len(buttons) >= 9
+    assert len(tops) == 1
+
+
 def test_touch_on_a_phone_shows_attention(visitor: Visitor) -> None:
     phone = {"width": 360, "height": 740}
     visit = visitor(viewport=phone, has_touch=True, is_mobile=True, device_scale_factor=2)
@@ -302,7 +324,7 @@ def test_long_texts_scroll_together(visit: Visit) -> None:
 
 
 def test_names_of_languages_are_whole_on_a_phone(visitor: Visitor) -> None:
-    visit = visitor(viewport={"width": 360, "height": 740}, is_mobile=True, locale="fr-FR")
+    visit = visitor(viewport={"width": 320, "height": 640}, is_mobile=True, locale="fr-FR")
     visit.open("#source=de&target=en&text=" + TEXT)
     for menu in visit.find(".languages select").all():
         chosen = menu.evaluate("menu => menu.selectedOptions[0].text")
