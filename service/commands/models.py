@@ -199,7 +199,10 @@ def _add_one(model: str, settings: Settings, options: argparse.Namespace) -> Non
 
 def _add_bundle(path: Path, directory: Path, name: str | None) -> None:
     """Copy a bundle, after its hashes have been compared."""
-    manifest = Bundle.open(path).manifest
+    try:
+        manifest = Bundle.open(path).manifest
+    except InvalidBundle as error:
+        raise CommandFailed(str(error)) from error
     target = directory / (name or path.resolve().name)
     if target.exists():
         raise CommandFailed(f"{target} exists; remove that bundle, or choose another --name")
