@@ -378,7 +378,8 @@ class LocalModels:
         found = for_pair(self._found(), pair, self._settings.preferred, model)
         names = {bundle.name for bundle in found}
         if not names:
-            raise self._missing(f"{pair}{f' and is called {model}' if model else ''}")
+            called = f" and is called {model}" if model else ""
+            raise self._missing(f"{pair}{called}", f"get one: dragoman models add {pair}")
         if not names <= self._names:
             self._names |= names
             await self._repository.reload()
@@ -393,7 +394,7 @@ class LocalModels:
         """
         sources = sources_of(self._found(), target)
         if not sources:
-            raise self._missing(f"to {target}")
+            raise self._missing(f"to {target}", f"find one: dragoman models search {target}")
         found = detected(self._detector, text, sources, target)
         if found.unserved is not None:
             raise UndetectedLanguage(1, sources, found.unserved)
@@ -406,12 +407,12 @@ class LocalModels:
     async def close(self) -> None:
         await self._repository.close()
 
-    def _missing(self, wanted: str) -> NotReady:
+    def _missing(self, wanted: str, advice: str) -> NotReady:
         pairs = sorted({pair for bundle in self._found() for pair in pairs_of(bundle) or ()})
         offered = ", ".join(map(str, pairs)) or "nothing"
         return NotReady(
             f"no bundle in {self._settings.bundles} translates {wanted}; on offer: {offered}; "
-            "more: dragoman models search"
+            f"{advice}"
         )
 
     def _found(self) -> list[FoundBundle]:

@@ -72,7 +72,7 @@ def test_refused_translations_print_one_error_line(
         ("long", "de", "en", (), "line 2: sentence has 101 tokens; the model reads at most 64"),
         ("odd", "de", "en", (), "line 2: the text is not UTF-8"),
         ("absent", "de", "en", (), "No such file or directory"),
-        ("good", "en", "de", (), "translates en-de; on offer: de-en"),
+        ("good", "en", "de", (), "on offer: de-en; get one: dragoman models add en-de"),
         ("good", "12", "de", (), "'12' is not"),
         ("good", "de", "en", ("--bundles", "nowhere"), "nowhere is not a directory"),
     ):

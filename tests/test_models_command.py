@@ -122,11 +122,17 @@ def test_model_is_fetched_imported_listed_verified_and_removed(
     assert main(["models", "list"]) == 0
     assert "opus-mt-de-en: German → English (de-en)" in capsys.readouterr().out
     assert main(["models", "verify"]) == 0
+    assert main(["models", "add", str(bundle.path), "--name", "twin"]) == 0
+    assert Bundle.open(tmp_path / "bundles" / "twin").manifest == bundle.manifest
+    assert main(["models", "add", str(bundle.path)]) == 2
+    assert "choose another --name" in capsys.readouterr().err
     weights = bundle.path / "weights.int8.bin"
     weights.write_bytes(weights.read_bytes()[::-1])
     assert main(["models", "verify"]) == 2
     assert "opus-mt-de-en: broken" in capsys.readouterr().out
-    assert main(["models", "remove", "opus-mt-de-en"]) == 0
+    assert main(["models", "add", str(bundle.path), "--name", "third"]) == 2
+    assert "weights.int8.bin" in capsys.readouterr().err
+    assert main(["models", "remove", "opus-mt-de-en", "twin"]) == 0
     assert names(tmp_path / "bundles") == []
     assert main(["models", "remove", "../cache"]) == 2
     assert "has no bundle '../cache'" in capsys.readouterr().err
@@ -212,6 +218,10 @@ def test_search_lists_the_catalogue_and_argos(hub: Hub, capsys: pytest.CaptureFi
     assert known in lines
     assert "fr-en\targos:fr-en\tversion 1.9" in lines
     assert not any("de" in line.split("\t")[0] for line in lines)
+    assert main(["models", "search", "de", "fr"]) == 0
+    assert "de-fr is added as de-en and en-fr" in capsys.readouterr().err
+    assert main(["models", "search", "de", "xx"]) == 0
+    assert "no model of de-xx is known" in capsys.readouterr().err
 
 
 def test_catalogue_has_one_repository_for_each_pair() -> None:

@@ -38,6 +38,7 @@ PIVOT = "en"
 DOWNLOADS = ".downloads"
 """Directory beside the bundles of models that are being fetched."""
 _PAIR = re.compile(r"[A-Za-z]{2,3}(_[A-Za-z]+)?-[A-Za-z]{2,3}(_[A-Za-z]+)?")
+_ADDED = "a running service loads it within seconds; otherwise: dragoman serve"
 _MOST_SHOWN = 6
 """Most directions listed for one bundle."""
 _OF_LANGUAGE = re.compile(r"([A-Za-z]{2,3}(?:[-_][A-Za-z0-9]+)*)=(.+)")
@@ -78,7 +79,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         description="Make bundles of models: of a language pair (de-en, fetched from where the "
         "catalogue says), firefox:de-en, hf:REPOSITORY, argos:de-en, or on disk: a Hugging Face "
         "checkpoint of MarianMT (OPUS-MT), M2M100 or NLLB, a CTranslate2 model, a package of Argos "
-        "Translate, a model of Marian or Firefox; a directory or a zip archive.",
+        "Translate, a model of Marian or Firefox; a folder or a zip archive; a bundle is copied.",
     )
     add.add_argument(
         "models", metavar="MODEL", nargs="*", help="PAIR, firefox:PAIR, hf:…, argos:PAIR or PATH"
@@ -171,6 +172,9 @@ def _add_one(model: str, settings: Settings, options: argparse.Namespace) -> Non
     from models.importing.importing import import_model, licence_of
 
     origin = _origin(model, settings)
+    if origin.source is None and (origin.path / "manifest.json").is_file():
+        _add_bundle(origin.path, settings.bundles, options.name)
+        return
     if origin.source is not None:
         licence = licence_of(origin.path) or "not stated; see its origin"
         print(f"{origin.source}, licence: {licence}", file=sys.stderr)
@@ -190,7 +194,24 @@ def _add_one(model: str, settings: Settings, options: argparse.Namespace) -> Non
         shutil.rmtree(origin.path) if origin.path.is_dir() else origin.path.unlink()
     print(proof)
     print(described(bundle).splitlines()[0])
-    print("a running service loads it within seconds; otherwise: dragoman serve")
+    print(_ADDED)
+
+
+def _add_bundle(path: Path, directory: Path, name: str | None) -> None:
+    """Copy a bundle, after its hashes have been compared."""
+    try:
+        manifest = Bundle.open(path).manifest
+    except InvalidBundle as error:
+        raise CommandFailed(str(error)) from error
+    target = directory / (name or path.resolve().name)
+    if target.exists():
+        raise CommandFailed(f"{target} exists; remove that bundle, or choose another --name")
+    # A running service sees the whole bundle or none.
+    hidden = directory / f".added-{target.name}-{uuid4().hex}"
+    shutil.copytree(path, hidden)
+    hidden.rename(target)
+    print(f"{target.name}: {_described(manifest)}")
+    print(_ADDED)
 
 
 def _origin(model: str, settings: Settings) -> Origin:
@@ -355,10 +376,11 @@ def _described(manifest: Manifest) -> str:
 def _search(options: argparse.Namespace) -> int:
     settings = Settings.from_environment()
     codes = {code.lower() for code in options.codes}
+    rows = []
     for own in read_firefox():
         if codes <= {own.source.lower(), own.target.lower()}:
             score = f"FLORES {own.flores}, COMET {own.comet}" if own.flores else "FLORES not known"
-            print(
+            rows.append(
                 f"{own.pair}\t{FIREFOX}{own.pair}\t{own.architecture}, "
                 f"{int(own.bytes) / 1e6:.0f} MB\t{firefox.LICENCE}\t{score}"
             )
@@ -366,17 +388,21 @@ def _search(options: argparse.Namespace) -> int:
         if codes <= {entry.source, entry.target}:
             licence = entry.licence or "licence: see its card"
             score = f"FLORES {entry.flores}" if entry.flores else "FLORES not known"
-            print(
+            rows.append(
                 f"{entry.pair}\t{HUB}{entry.repository}\t{entry.architecture}\t{licence}\t{score}"
             )
     try:
-        packages = read_index(settings.argos_index)
+        for package in read_index(settings.argos_index):
+            if codes <= {package.source.lower(), package.target.lower()}:
+                rows.append(f"{package.pair}\t{ARGOS}{package.pair}\tversion {package.version}")
     except FetchFailed as error:
         print(f"dragoman: {error}", file=sys.stderr)
-        return DONE
-    for package in packages:
-        if codes <= {package.source.lower(), package.target.lower()}:
-            print(f"{package.pair}\t{ARGOS}{package.pair}\tversion {package.version}")
+    for row in rows:
+        print(row)
+    pair = "-".join(options.codes)
+    # Two models through another language are reported by ``_legs``.
+    if not rows and _legs([pair]) == [pair]:
+        say(f"no model of {pair} is known")
     return DONE
 
 

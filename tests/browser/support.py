@@ -20,6 +20,14 @@ sync_api.expect.set_options(timeout=1000 * ANSWERS_WITHIN)
 TEXT = "Zwei junge Männer spielen Fußball auf einer Wiese."
 TWO_SENTENCES = TEXT + " Eine Frau in einem roten Mantel fotografiert ihren Hund."
 
+LAYOUTS = [
+    ("light", "ltr", 390),
+    ("dark", "ltr", 1280),
+    ("light", "rtl", 1280),
+    ("dark", "rtl", 390),
+]
+"""Colour schemes, directions of the page, and widths."""
+
 VOICES = """
     const voice = (lang, localService) => ({ lang, localService, default: false, name: lang });
     const voices = [voice("de-AT", true), voice("en_US", true), voice("en-GB", false)];
@@ -72,6 +80,16 @@ class Visit:
 
     def find(self, selector: str) -> Any:
         return self.page.locator(selector)
+
+    def offer_two_models(self) -> None:
+        """Answer with two models of each pair, one of which exists."""
+
+        def more(route: Any) -> None:
+            answer = route.fetch().json()
+            answer["models"] += [{**answer["models"][0], "name": "other"}]
+            route.fulfill(json=answer)
+
+        self.page.route("**/models", more)
 
     def list_alternatives(self) -> None:
         """Open the list of alternatives, and wait for them."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.browser.support import TWO_SENTENCES, VOICES, Visit, Visitor, sync_api
+from tests.browser.support import LAYOUTS, TWO_SENTENCES, VOICES, Visit, Visitor, sync_api
 
 expect = sync_api.expect
 pytestmark = pytest.mark.slow
@@ -80,10 +80,7 @@ def test_axe_finds_nothing_serious(visitor: Visitor, axe: str, options: dict[str
     assert visit.page.evaluate("() => document.documentElement.scrollWidth <= innerWidth")
 
 
-@pytest.mark.parametrize(
-    ("scheme", "direction", "width"),
-    [("light", "ltr", 390), ("dark", "ltr", 1280), ("light", "rtl", 1280), ("dark", "rtl", 390)],
-)
+@pytest.mark.parametrize(("scheme", "direction", "width"), LAYOUTS)
 def test_axe_finds_nothing_serious_in_what_surrounds_the_translation(
     visitor: Visitor, axe: str, scheme: str, direction: str, width: int
 ) -> None:
@@ -92,9 +89,13 @@ def test_axe_finds_nothing_serious_in_what_surrounds_the_translation(
     )
     visit.page.add_init_script(VOICES)
     visit.page.route("**/translate_file", lambda route: None)
+    visit.offer_two_models()
     visit.open("#source=de&target=en&text=" + TWO_SENTENCES)
     visit.page.evaluate("direction => { document.documentElement.dir = direction; }", direction)
     expect(visit.find("#speak-target")).to_be_visible()
+    expect(visit.find("#model")).to_be_visible()
+    visit.list_alternatives()
+    visit.find("#doubts").click()
     visit.find("#history-button").click()
     # Texts are kept after a rest.
     expect(visit.find("#history-list li")).to_have_count(1)

@@ -9,7 +9,15 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from tests.browser.support import TEXT, TWO_SENTENCES, Visit, Visitor, sync_api
+from tests.browser.support import (
+    LAYOUTS,
+    TEXT,
+    TWO_SENTENCES,
+    VOICES,
+    Visit,
+    Visitor,
+    sync_api,
+)
 
 expect = sync_api.expect
 pytestmark = pytest.mark.slow
@@ -73,6 +81,65 @@ def test_keyboard_alone_reaches_the_heat_map_from_the_text(visit: Visit) -> None
     expect(visit.find("#heat-map")).to_have_attribute("data-column", "1")
 
 
+@pytest.mark.parametrize("by", ["keyboard", "pointer"])
+@pytest.mark.parametrize(("scheme", "direction", "width"), LAYOUTS)
+def test_functions_around_the_translation_work_in_every_layout(
+    visitor: Visitor, scheme: str, direction: str, width: int, by: str
+) -> None:
+    visit = visitor(
+        viewport={"width": width, "height": 800},
+        color_scheme=scheme,
+        permissions=["clipboard-read", "clipboard-write"],
+    )
+
+    def use(selector: str) -> Any:
+        control = visit.find(selector).first
+        if by == "keyboard":
+            control.press("Enter")
+        else:
+            control.click()
+        return control
+
+    visit.page.add_init_script(VOICES)
+    visit.offer_two_models()
+    visit.open("#source=de&target=en&text=")
+    visit.page.evaluate("direction => { document.documentElement.dir = direction; }", direction)
+    menu = visit.find("#model")
+    if by == "keyboard":
+        menu.press("g")
+    else:
+        menu.select_option("general-de-en")
+    expect(menu).to_have_value("general-de-en")
+    target = visit.find("#target-text")
+    visit.find("#source-text").press_sequentially(TWO_SENTENCES, delay=10)
+    expect(target).to_contain_text("red")
+    expect(target).to_have_attribute("aria-busy", "false")
+    assert visit.requests_to("/translate")[-1].post_data_json["model"] == "general-de-en"
+    expect(use("#speak-target")).to_have_attribute("aria-pressed", "true")
+    expect(use("#doubts")).to_have_attribute("aria-pressed", "true")
+    expect(visit.find("#doubts")).to_be_enabled()
+    use("#alternatives summary")
+    other = visit.find("#alternative-list button").first.inner_text()
+    use("#alternative-list button")
+    expect(target).to_contain_text(other)
+    expect(use("#copy")).to_have_text("Copied")
+    assert visit.page.evaluate("navigator.clipboard.readText()") == target.inner_text()
+    use("#history-button")
+    # Texts are kept after a rest.
+    expect(visit.find("#history-list li")).to_have_count(1)
+    visit.find("#source-text").fill("")
+    use("#history-list button")
+    expect(visit.find("#source-text")).to_have_value(TWO_SENTENCES)
+    use("#settings-button")
+    switch = visit.find("#setting-keepHistory")
+    if by == "keyboard":
+        switch.press("Space")
+    else:
+        switch.click()
+    expect(visit.find("#history")).to_be_hidden()
+    assert visit.page.evaluate("() => document.documentElement.scrollWidth <= innerWidth")
+
+
 def test_page_of_any_width_aligns_its_texts_and_needs_no_horizontal_scrolling(
     visitor: Visitor,
 ) -> None:
@@ -91,6 +158,28 @@ def test_page_of_any_width_aligns_its_texts_and_needs_no_horizontal_scrolling(
         visit.page.set_viewport_size({"width": width, "height": 740})
         scroll, client = visit.page.evaluate(wide)
         assert scroll <= client == width
+
+
+@pytest.mark.parametrize("locale", ["de-DE", "fr-FR", "es-ES"])
+def test_feet_of_both_texts_have_one_line_with_all_their_buttons(
+    visitor: Visitor, locale: str
+) -> None:
+    visit = visitor(viewport={"width": 1280, "height": 800}, locale=locale)
+    visit.page.add_init_script(VOICES)
+    visit.open("#source=de&target=en&text=" + TEXT)
+    visit.find("#glossary-button").click()
+    visit.find("#glossary-rows input").first.fill("Wiese")
+    visit.find("#glossary-rows input").nth(1).fill("lawn")
+    visit.page.keyboard.press("Escape")
+    expect(visit.find("#target-text")).to_contain_text("lawn")
+    visit.find("#clear").click()
+    visit.find("#undo").click()
+    expect(visit.find("#redo")).to_be_visible()
+    expect(visit.find("#speak-target")).to_be_visible()
+    buttons = visit.find(".foot button:visible").all()
+    tops = {button.bounding_box()["y"] for button in buttons}
+    assert len(buttons) >= 9
+    assert len(tops) == 1
 
 
 def test_touch_on_a_phone_shows_attention(visitor: Visitor) -> None:
@@ -235,7 +324,7 @@ def test_long_texts_scroll_together(visit: Visit) -> None:
 
 
 def test_names_of_languages_are_whole_on_a_phone(visitor: Visitor) -> None:
-    visit = visitor(viewport={"width": 360, "height": 740}, is_mobile=True, locale="fr-FR")
+    visit = visitor(viewport={"width": 320, "height": 640}, is_mobile=True, locale="fr-FR")
     visit.open("#source=de&target=en&text=" + TEXT)
     for menu in visit.find(".languages select").all():
         chosen = menu.evaluate("menu => menu.selectedOptions[0].text")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import pytest
 
@@ -304,13 +303,7 @@ def test_many_languages_are_searched_by_either_name_and_the_last_chosen_is_first
 
 
 def test_a_model_can_be_chosen_where_the_pair_has_several(visit: Visit) -> None:
-    def more(route: Any) -> None:
-        answer = route.fetch().json()
-        first = answer["models"][0]
-        answer["models"] += [{**first, "name": "other"}]
-        route.fulfill(json=answer)
-
-    visit.page.route("**/models", more)
+    visit.offer_two_models()
     visit.open()
     menu = visit.find("#model")
     expect(menu).to_be_visible()
@@ -346,6 +339,7 @@ def test_a_language_that_is_not_on_offer_is_named_with_its_command(visit: Visit)
     visit.find("#source-text").fill("Deux jeunes hommes jouent au football sur la pelouse du parc.")
     expect(visit.find("#hint")).to_contain_text("French")
     expect(visit.find("#hint")).to_contain_text("dragoman models add fr-")
+    expect(visit.find("#source-language option:checked")).to_have_text("Detect language")
     visit.forgive("400")
     visit.find("#source-text").fill("人工智能正在改变世界")
     expect(visit.find("#problem")).to_contain_text("Chinese")

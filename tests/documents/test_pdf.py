@@ -188,6 +188,7 @@ def shown(operators: bytes) -> bytes:
             + b"1 0 0 1 150 686 Tm (Monate) Tj",
             ["Monate"],
         ),
+        (b"72 700 Td [(1.2) -1000 (Einleitung)] TJ", ["Einleitung"]),
     ],
 )
 def test_glyphs_are_read_as_the_words_that_they_show(operators: bytes, texts: list[str]) -> None:
@@ -209,6 +210,33 @@ def test_words_that_run_to_the_left_are_read_from_the_right() -> None:
         ]
     ]
     assert [line.text for line in lines_of(glyphs, [])] == ["של הד"]
+
+
+def test_wrapped_lines_of_boxes_side_by_side_are_one_text_each() -> None:
+    boxes = (
+        ("Alle Kinder sind sehr", "herzlich eingeladen."),
+        ("Es gibt Kuchen und ein", "Spiel für die Kleinen."),
+    )
+
+    def write(canvas: Canvas) -> None:
+        for left, lines in zip((72, 240), boxes, strict=True):
+            canvas.rect(left - 6, 690, 160, 70)
+            for number, text in enumerate(lines):
+                canvas.drawString(left, 740 - 18 * number, text)
+
+    assert said("a.pdf", drawn(write)) == [" ".join(lines) for lines in boxes]
+
+
+def test_a_line_below_the_middle_of_a_distant_text_keeps_its_left_edge() -> None:
+    def write(canvas: Canvas) -> None:
+        canvas.drawString(72, 740, "Ein Satz, der links beginnt")
+        canvas.drawString(72, 700, "Noch einer")
+        middle = 72 + canvas.stringWidth("Ein Satz, der links beginnt") / 2
+        canvas.drawCentredString(middle, 500, "Ich komme mit.")
+
+    before, after = (letters(each) for each in (drawn(write), written(drawn(write), longer)))
+    lefts = [each.box_of("Ich komme")[0] for each in (before, after)]
+    assert abs(lefts[0] - lefts[1]) < MILLIMETRE
 
 
 def test_ragged_lines_of_a_narrow_text_stay_as_narrow_as_they_are() -> None:

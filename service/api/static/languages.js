@@ -24,7 +24,7 @@ export function showLanguages(store, choose, swap) {
   const target = new Menu("target", () => choose(source.value, target.value));
   element("swap").addEventListener("click", swap);
 
-  store.watch((state) => ({ codes: sourcesOf(state), chosen: state.source, found: detection(state) }),
+  store.watch((state) => ({ codes: sourcesOf(state), chosen: state.source, found: state.result?.unserved ? null : detection(state) }),
     ({ codes, chosen, found }) => {
       const named = found && nameOf(found.language);
       const detecting = found ? (narrow ? named : t("detected", { language: named })) : t("detect");

@@ -17,9 +17,13 @@ from service.documents.pages.types import Box, Line, Style
 
 _LEADING = (0.75, 2.0)
 """Least and greatest distance of baselines of a block, in ems."""
+_LEADING_OF_CELLS = 1.45
+"""Greatest distance of baselines, in ems, of lines beside others that do not seem to wrap."""
 _FEW_LINES = 3
 """Lines of a chain that may all be short; the longest of more lines shows the width."""
 _FEWEST_ADDRESS_LINES, _MOST_ADDRESS_WORDS = 3, 4
+_NEAR_BLOCKS = 4.0
+"""Ems between baselines of blocks that are next to each other."""
 _WIDEST_INDENT = 3.0
 """Ems of the first line of a paragraph."""
 _HYPHENATED = re.compile(r"[^\W\d_][-\u2010\u00ad]$")
@@ -199,13 +203,13 @@ def alignment_of(block: Block, others: Sequence[Block], page: Box) -> Alignment:
         return "right" if _spread(rights) < near and (wide or len(block.lines) > 2) else "left"
     centre = (block.left + block.right) / 2
     votes: Counter[str] = Counter()
+    beginnings = Counter(round(other.left) for other in others if other.turns == block.turns)
     for other in others:
         if other is not block and other.turns == block.turns:
-            places = {
-                "left": other.left - block.left,
-                "right": other.right - block.right,
-                "centre": (other.left + other.right) / 2 - centre,
-            }
+            places = {"left": other.left - block.left, "right": other.right - block.right}
+            # The middle of a text that others begin with may be at the same place by chance.
+            if beginnings[round(other.left)] < 2 or _is_near(block, other):
+                places["centre"] = (other.left + other.right) / 2 - centre
             votes.update(side for side, distance in places.items() if abs(distance) < near)
     if abs((page.left + page.right) / 2 - centre) < 2 * near:
         votes["centre"] += 1
@@ -218,6 +222,12 @@ def alignment_of(block: Block, others: Sequence[Block], page: Box) -> Alignment:
     at_margin = votes["right"] and margin - block.right < near
     is_right = at_margin and votes["left"] < 2 and block.left > (page.left + page.right) / 2
     return "right" if is_right else "left"
+
+
+def _is_near(block: Block, other: Block) -> bool:
+    """Whether a block is just above or below another one."""
+    gap = max(block.lines[-1].y - other.lines[0].y, other.lines[-1].y - block.lines[0].y)
+    return gap < _NEAR_BLOCKS * block.size
 
 
 def _rows(lines: Sequence[Line]) -> Counter[tuple[int, int]]:
@@ -247,9 +257,12 @@ def _may_follow(
         return False
     if {glyph.style for glyph in last.glyphs}.isdisjoint(glyph.style for glyph in line.glyphs):
         return False
-    cells = rows[_row(last)] > 1 and rows[_row(line)] > 1
-    if cells and (drop > 1.45 * size or max(map(_count_words, (last, line))) < 3):
-        return False
+    if rows[_row(last)] > 1 and rows[_row(line)] > 1:
+        if max(map(_count_words, (last, line))) < 3:
+            return False
+        wraps = line.text[0].islower() or _is_full(last, line, rules)
+        if drop > _LEADING_OF_CELLS * size and not wraps:
+            return False
     return not any(
         line.y < rule.bottom <= rule.top < last.y + size / 4
         and rule.left < line.right
@@ -257,6 +270,19 @@ def _may_follow(
         for rule in (each.turned(line.turns) for each in rules)
         if rule.right - rule.left > rule.top - rule.bottom
     )
+
+
+def _is_full(last: Line, line: Line, rules: Sequence[Box]) -> bool:
+    """Whether a vertical rule leaves a line no room for the first word of the next one."""
+    edge = min(
+        (
+            rule.left
+            for rule in (each.turned(last.turns) for each in rules)
+            if rule.left >= last.right and rule.bottom <= line.y and rule.top >= last.y
+        ),
+        default=math.inf,
+    )
+    return _with_next_word(last, line) > edge
 
 
 def _count_words(line: Line) -> int:

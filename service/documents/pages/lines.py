@@ -33,6 +33,9 @@ _BACK = 0.6
 """Ems by which a glyph may begin before the end of the last one."""
 _GAP_OF_LABEL = 0.45
 """Ems between the number of an item and its text; fewer are a blank of a sentence."""
+_GAP_OF_NUMBER = 0.8
+"""Ems between the number of a heading and its text."""
+_NUMBER = re.compile(r"\d{1,2}(?:\.\d{1,2})*")
 _SHIFT = 0.45
 """Ems by which super- and subscripts leave the baseline."""
 _SMALLER = 0.9
@@ -186,9 +189,15 @@ def _parts(line: tuple[Glyph, ...]) -> Iterator[Line]:
     text = "".join(glyph.text[:1] or "\0" for glyph in line)
     cuts = {0, len(line), *(place for bar in _BAR.finditer(text) for place in bar.span())}
     label = next(Line(line).words())
-    if Line(label).is_label and len(label) < len(line):
-        gap = line[len(label)].left - label[-1].right
-        if gap > _GAP_OF_LABEL * label[0].size or not label[0].text.isalnum():
+    if len(label) < len(line):
+        gaps = [(after.left - before.right) / after.size for before, after in pairwise(line)]
+        gap = gaps.pop(len(label) - 1)
+        if Line(label).is_label:
+            is_apart = gap > _GAP_OF_LABEL or not label[0].text.isalnum()
+        else:
+            is_number = _NUMBER.fullmatch(Line(label).text) and line[len(label)].text.isupper()
+            is_apart = bool(is_number) and gap > max(_GAP_OF_NUMBER, 1.5 * max(gaps, default=0.0))
+        if is_apart:
             cuts.add(len(label))
     for start, end in pairwise(sorted(cuts)):
         yield Line(line[start:end])
