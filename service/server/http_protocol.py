@@ -114,8 +114,6 @@ class PatientProtocol(HttpToolsProtocol):
     head_seconds: ClassVar[float] = 20.0
     unread_seconds: ClassVar[float] = 60.0
     """A client may stop reading an answer for this long, as one that loses its network does."""
-    most_share: ClassVar[int] = 1
-    """Only one in this many of ``most_connections`` is used."""
     _warned_at: ClassVar[float] = -_WARNING_SECONDS
     _idle_of: ClassVar[WeakKeyDictionary[ServerState, OrderedDict[PatientProtocol, None]]] = (
         WeakKeyDictionary()
@@ -153,7 +151,7 @@ class PatientProtocol(HttpToolsProtocol):
         self._idle_ones = self._idle_of.setdefault(self.server_state, OrderedDict())
         self._idle_ones[self] = None
         self._wait_for_head()
-        if len(self.connections) > max(1, most_connections() // self.most_share):
+        if len(self.connections) > most_connections():
             self._make_room()
 
     def _make_room(self) -> None:

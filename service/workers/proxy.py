@@ -35,6 +35,10 @@ T = TypeVar("T")
 
 GRACE_SECONDS = 5.0
 """How much longer than its limit a request waits for the owner, whose own refusal says more."""
+_TURN_SECONDS = 10.0
+"""How long a request waits to be passed on while as many as possible are. Less than the patience
+with bodies."""
+BUSY = "too many requests are in progress; repeat the request in a moment"
 SILENT = "the service did not answer in time; repeat the request in a moment"
 
 _OF_A_CONNECTION = frozenset(
@@ -52,15 +56,17 @@ class Proxy:
         seconds: float,
         unlimited: Collection[str] = (),
         body_seconds: float = BODY_SECONDS,
+        most: int | None = None,
     ) -> None:
         """``path`` is the Unix socket of the owner, ``seconds`` the time limit of requests.
 
-        Requests for ``unlimited`` paths wait until the owner answers or is gone.
+        Requests for ``unlimited`` paths wait until the owner answers or is gone. At most ``most``
+        are passed on at once; others wait for some seconds and are then refused.
         """
         self._seconds = seconds
         self._unlimited = frozenset(unlimited)
         self._body_seconds = body_seconds
-        limits = httpx.Limits(max_connections=None, max_keepalive_connections=64)
+        limits = httpx.Limits(max_connections=most, max_keepalive_connections=64)
         self._transport = httpx.AsyncHTTPTransport(uds=str(path), limits=limits, retries=1)
         self._watched = CancelOnHangUp(self._pass_on)
 
@@ -103,6 +109,8 @@ class Proxy:
             logger.warning("the owner did not answer a request in time")
             if not begun:
                 await _refuse(scope, receive, send, 504, SILENT)
+        except httpx.PoolTimeout:
+            await _refuse(scope, receive, send, 503, BUSY, {"Retry-After": "1"})
         except httpx.TransportError:
             if not begun:
                 await _refuse(scope, receive, send, 503, GONE, {"Retry-After": "1"})
@@ -166,7 +174,7 @@ def _forwarded(request: Request) -> httpx.Request:
         url,
         headers=headers,
         content=_body(request) if has_body else None,
-        extensions={"target": target},
+        extensions={"target": target, "timeout": {"pool": _TURN_SECONDS}},
     )
 
 

@@ -20,7 +20,7 @@ from service.api.middleware import with_single_slashes
 from service.bootstrap import UPLOADS, build_front
 from service.helpers.program import die_with
 from service.observability.logging import configure
-from service.server.http_protocol import PatientProtocol
+from service.server.http_protocol import most_connections
 from service.server.process import prepare_process, spare_what_stays
 from service.server.server import serve
 from service.settings import Settings
@@ -45,8 +45,6 @@ def main(listener: str, owner: str, parent: str) -> int:
     prepare_process()
     configure(settings.log_level, settings.log_format)
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
-    # The owner has a connection for each request of every worker, and the same limit of files.
-    PatientProtocol.most_share = settings.workers
     drain = Drain()
     app = WorkerApp(settings, Path(owner), drain)
     spare_what_stays()
@@ -72,7 +70,9 @@ class WorkerApp:
         drain: Drain,
         open_model: OpenModel | None = None,
     ) -> None:
-        self.proxy = Proxy(owner, settings.request_seconds, UNLIMITED)
+        # The owner has a connection for each request that is passed on by any worker.
+        most = most_connections() // max(1, settings.workers)
+        self.proxy = Proxy(owner, settings.request_seconds, UNLIMITED, most=most)
         self.front = build_front(settings, owner, drain, open_model)
         self._tracing = bool(settings.tracing)
 

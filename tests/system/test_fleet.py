@@ -29,7 +29,7 @@ from tests.support.toy import put_bundle
 pytestmark = pytest.mark.slow
 PROGRAM = shutil.which("haproxy")
 CONFIGURATION = ROOT / "docker" / "fleet" / "haproxy.cfg"
-TIMES = 12
+TIMES = 4
 
 
 class Replica:

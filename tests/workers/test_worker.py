@@ -344,6 +344,34 @@ async def test_stalled_body_of_a_request_that_is_passed_on_is_answered_with_408(
         await asyncio.sleep(0.01)
 
 
+async def test_requests_beyond_those_passed_on_at_once_wait_and_are_then_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go = asyncio.Event()
+
+    async def slow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        await go.wait()
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
+        writer.close()
+
+    passed_on = Proxy(tmp_path / "owner", 60, most=1)
+    async with (
+        await asyncio.start_unix_server(slow, tmp_path / "owner"),
+        httpx.AsyncClient(
+            transport=httpx.ASGITransport(passed_on), base_url="http://worker", timeout=WAIT_SECONDS
+        ) as client,
+    ):
+        waiting = [asyncio.create_task(client.get("/languages")) for _ in range(3)]
+        await asyncio.sleep(0.05)
+        monkeypatch.setattr(proxy, "_TURN_SECONDS", 0.01)
+        refused = await client.get("/languages")
+        assert (refused.status_code, refused.json()) == (503, {"error": proxy.BUSY})
+        go.set()
+        assert [(await each).status_code for each in waiting] == [200, 200, 200]
+    await passed_on.close()
+
+
 async def test_silent_owner_is_answered_for_with_504_after_the_limit_of_the_request(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
