@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from service.engine.types import Priority
 
-BUSY = 1_024
+BUSY = 256
 """Tokens in flight from which the rate is measured, because less does not fill a batch. So much is
 always admitted."""
 _MEMORY_SECONDS = 10.0
