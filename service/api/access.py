@@ -10,7 +10,7 @@ import hashlib
 import hmac
 import ipaddress
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal, NamedTuple, Protocol
@@ -22,7 +22,7 @@ from service.api.errors import AdminRefused, KeyInvalid, KeyMissing
 from service.api.middleware import note_caller
 from service.catalogue.permission import Permission
 from service.engine.types import Origin, Priority
-from service.state.keys import ApiKey, KeyStore, Limits
+from service.state.keys import KeyStore, Limits
 from service.state.shared_rates import SharedRateLimits
 from service.state.usage import Booking, Charge, Usage, UsageLedger
 
@@ -106,11 +106,8 @@ class Callers:
             if self._policy.keys == "required":
                 raise KeyMissing(self._policy.key_link)
             return self.anonymous(connection)
-        if (known := await self._keys.find(presented)) is not None:
-            caller = self._holder("key", known.name, known.limits)
-        elif self._issuer and (token := await self._issuer.caller(presented)):
-            caller = self._holder("token", *token)
-        else:
+        caller = await self._found(presented)
+        if caller is None:
             raise KeyInvalid
         note_caller(connection, caller.name)
         return caller
@@ -123,11 +120,11 @@ class Callers:
         presented = key or next(iter(_presented(connection)), None)
         if self._policy.keys == "off" or presented is None:
             return None
-        known: ApiKey | TokenHolder | None = await self._keys.find(presented)
-        if known is None and self._issuer:
-            with suppress(KeyInvalid):
-                known = await self._issuer.caller(presented)
-        return None if known is None else _permission_of(known.limits)
+        try:
+            caller = await self._found(presented)
+        except KeyInvalid:
+            return None
+        return None if caller is None else caller.permission
 
     def origin(self, caller: Caller, priority: Priority) -> Origin:
         """Origin of the sentences of a caller's request."""
@@ -141,6 +138,15 @@ class Callers:
         caller has translated the same sentence.
         """
         return caller.counted_as if self._policy.keys == "required" else ""
+
+    async def _found(self, credential: str) -> Caller | None:
+        """The caller with this key or token; ``None`` if it is neither. Raises as ``TokenIssuer``
+        does."""
+        if (known := await self._keys.find(credential)) is not None:
+            return self._holder("key", known.name, known.limits)
+        if self._issuer and (token := await self._issuer.caller(credential)):
+            return self._holder("token", *token)
+        return None
 
     def _holder(self, kind: str, name: str, limits: Limits) -> Caller:
         requests, characters = limits.requests_per_minute, limits.characters_per_month
