@@ -59,7 +59,8 @@ def test_control_and_enter_translate_at_once(visit: Visit) -> None:
 def test_buttons_keep_their_places_when_a_translation_arrives(visit: Visit) -> None:
     held = []
     visit.page.route("**/translate", lambda route: held.append(route), times=1)
-    visit.open("#source=de&target=en&text=" + TEXT)
+    with visit.page.expect_request("**/translate"):
+        visit.open("#source=de&target=en&text=" + TEXT)
     place = visit.find("#why").bounding_box()
     held[0].continue_()
     expect(visit.find("#target-text")).not_to_be_empty()

@@ -13,6 +13,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -117,13 +118,14 @@ def test_configuration_of_the_balancer_is_valid() -> None:
 
 def test_deepls_client_and_maps_meet_one_service(address: str, tmp_path: Path) -> None:
     client = deepl.Translator("any", server_url=address, send_platform_info=False)
-    for number in range(TIMES):
+
+    def meet(number: int) -> None:
         terms = {"Hund": f"dog{number}"}
         glossary = client.create_glossary(f"g{number}", "DE", "EN", terms)
         options = {"source_lang": "DE", "target_lang": "EN-GB"}
         text = client.translate_text("Hund", glossary=glossary, **options)
         assert f"dog{number}" in str(text)
-        source, target = tmp_path / "a.txt", tmp_path / f"{number}.txt"
+        source, target = tmp_path / f"{number}.de.txt", tmp_path / f"{number}.en.txt"
         source.write_text(f"hallo {number}")
         client.translate_document_from_filepath(source, target, **options)
         assert target.read_text() == f"HALLO {number}"
@@ -131,6 +133,10 @@ def test_deepls_client_and_maps_meet_one_service(address: str, tmp_path: Path) -
         kept = httpx.post(f"{address}/translate", json=form).json()["id"]
         assert httpx.get(f"{address}/translations/{kept}/attention").status_code == 200
         client.delete_glossary(glossary)
+
+    # The client waits for seconds between questions about a document.
+    with ThreadPoolExecutor(TIMES) as pool:
+        list(pool.map(meet, range(TIMES)))
     assert client.list_glossaries() == []
 
 
