@@ -113,6 +113,15 @@ def test_invalid_arguments_exit_2_with_one_line(
     assert (out, err.count("\n")) == ("", 1)
 
 
+def test_the_same_error_of_many_files_is_printed_once_with_their_number(
+    here: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert translate("folder", "-o", "out", "--model", "other", "--from", "de") == 2
+    first, last = capfd.readouterr().err.splitlines()
+    assert first.startswith("dragoman: folder/b.html: ") and "other" in first
+    assert last == "dragoman: 3 files in all: " + first.partition("b.html: ")[2]
+
+
 @pytest.mark.slow
 def test_a_running_service_translates_phrases_lines_and_documents(
     here: Path, capfd: pytest.CaptureFixture[str]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Never, Protocol
 
 from service.commands.command import CommandFailed, message_of
 from service.commands.inputs import Item, replaceable
-from service.commands.terminal import say, shows_progress
+from service.commands.terminal import Failures, shows_progress
 
 if TYPE_CHECKING:
     from tqdm import tqdm
@@ -40,14 +40,14 @@ async def translate_documents(
     items: Sequence[Item],
     options: argparse.Namespace,
     opened: Callable[[], AbstractAsyncContextManager[Translations]],
-) -> int:
-    """Translate and write all documents; returns how many failed.
+    failures: Failures | None,
+) -> None:
+    """Translate and write all documents.
 
-    The error of a single document is raised, those of several are printed.
+    Where there are no ``failures`` to add to, an error is raised.
     """
     from service.commands.errors import REPORTED
 
-    failed = 0
     bar = _bar(len(items), shown=shows_progress(options))
     try:
         async with opened() as translations:
@@ -62,15 +62,13 @@ async def translate_documents(
                     )
                     _write(Path(item.target), content)
                 except (CommandFailed, OSError, *REPORTED) as error:
-                    if len(items) == 1:
+                    if failures is None:
                         raise
-                    failed += 1
                     bar.clear()
-                    say(f"{item.source}: {message_of(error)}", problem=True)
+                    failures.add(item.source, message_of(error))
                 _reach(bar, number, 1.0)
     finally:
         bar.close()
-    return failed
 
 
 def _reach(bar: tqdm[Never], done: int, part: float) -> None:

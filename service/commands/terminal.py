@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections import Counter
 
 _BOLD, _RED, _PLAIN = "\033[1m", "\033[1;31m", "\033[0m"
 
@@ -14,6 +15,25 @@ def say(sentence: str, *, problem: bool = False) -> None:
     if _coloured():
         name = f"{_RED if problem else _BOLD}{name}{_PLAIN}"
     print(name, sentence, file=sys.stderr)
+
+
+class Failures:
+    """Failures of several files. An error of many is printed once, with their number at the end."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[str] = Counter()
+
+    def add(self, file: str, message: str) -> None:
+        self._counts[message] += 1
+        if self._counts[message] == 1:
+            say(f"{file}: {message}", problem=True)
+
+    def end(self) -> int:
+        """How many files failed."""
+        for message, count in self._counts.items():
+            if count > 1:
+                say(f"{count} files in all: {message}", problem=True)
+        return self._counts.total()
 
 
 def shows_progress(options: argparse.Namespace) -> bool:

@@ -16,7 +16,7 @@ from service.commands.command import DONE, FAILED, PARTLY, CommandFailed, add_bu
 from service.commands.documents import Translations, translate_documents
 from service.commands.formats import add_format
 from service.commands.inputs import Item, Phrase, found
-from service.commands.terminal import say
+from service.commands.terminal import Failures
 
 _EXAMPLES = """\
 examples:
@@ -104,13 +104,15 @@ def _run(options: argparse.Namespace) -> int:
     for item in work:
         if item.in_folder:
             Path(item.target).parent.mkdir(parents=True, exist_ok=True)
-    failed = 0
+    failures = Failures() if len(work) > 1 else None
     documents = [item for item in work if item.document]
     if documents:
-        failed += asyncio.run(translate_documents(documents, options, partial(_opened, options)))
+        opened = partial(_opened, options)
+        asyncio.run(translate_documents(documents, options, opened, failures))
     for item in work:
         if not item.document:
-            failed += _lines(item, options, alone=len(work) == 1)
+            _lines(item, options, failures)
+    failed = failures.end() if failures else 0
     if failed == len(work) > 0:
         return FAILED
     return PARTLY if failed else DONE
@@ -121,8 +123,8 @@ async def _phrase(text: str, options: argparse.Namespace) -> str:
         return await translations.phrase(text, options.source, options.target)
 
 
-def _lines(item: Item, options: argparse.Namespace, *, alone: bool) -> int:
-    """Translate a file of lines; returns 1 if it failed and was one of several."""
+def _lines(item: Item, options: argparse.Namespace, failures: Failures | None) -> None:
+    """Translate a file of lines; an error is added to ``failures``, if there are any, or raised."""
     # Importing the engine takes a second, which phrases for a service need not wait for.
     from service.commands.errors import REPORTED
     from service.commands.lines import translate_lines
@@ -130,11 +132,9 @@ def _lines(item: Item, options: argparse.Namespace, *, alone: bool) -> int:
     try:
         translate_lines(item, options)
     except (CommandFailed, OSError, *REPORTED) as error:
-        if alone:
+        if failures is None:
             raise
-        say(f"{item.source}: {message_of(error)}", problem=True)
-        return 1
-    return 0
+        failures.add(item.source, message_of(error))
 
 
 def _opened(options: argparse.Namespace) -> AbstractAsyncContextManager[Translations]:

@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from tests.browser.support import TEXT, TWO_SENTENCES, Visit, sync_api
+from tests.browser.support import TEXT, TWO_SENTENCES, Visit, Visitor, sync_api
 
 expect = sync_api.expect
 pytestmark = pytest.mark.slow
@@ -59,6 +59,21 @@ def test_attention_is_requested_only_while_the_panel_is_open(visit: Visit) -> No
     visit.find("#source-text").fill("Ein Hund.")
     expect(visit.find("#target-text")).not_to_have_text(translation)
     assert len(visit.requests_to("translations/")) == count
+
+
+def test_labels_of_columns_stay_below_the_sentences(visitor: Visitor) -> None:
+    visit = visitor(viewport={"width": 1280, "height": 800})
+    visit.explain()
+    label = visit.find("#heat-map .heat-columns span").first
+    for rows in (2, 6):
+        visit.page.evaluate(
+            "rows => scrollBy(0, document.querySelector('.heat-scroll').getBoundingClientRect().top"
+            " - document.querySelector('.sentences').getBoundingClientRect().height + 24 * rows)",
+            rows,
+        )
+        seen = "e => { const box = e.getBoundingClientRect();"
+        seen += " return document.elementFromPoint(box.x + 2, box.y + box.height / 2) === e; }"
+        visit.page.wait_for_function(seen, arg=label.element_handle())
 
 
 def test_heat_map_is_downloaded_and_shows_the_numbers_of_the_endpoint(visit: Visit) -> None:

@@ -59,6 +59,7 @@ def test_refusal_is_shown_and_can_be_retried_where_that_helps(visit: Visit) -> N
         visit.find("#source-text").fill(f"{TEXT} {number} Hunde.")
         expect(visit.find("#problem")).to_contain_text(message)
         expect(visit.find("#problem")).to_contain_text(reason)
+        expect(visit.find("#why")).to_be_hidden()
         if answer is not None and answer["status"] == 413:
             expect(visit.find("#problem button")).to_have_count(0)
         else:

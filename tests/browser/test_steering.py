@@ -52,6 +52,14 @@ def test_word_chosen_by_mouse_is_marked_and_the_rest_follows(visit: Visit) -> No
     assert visit.marked("chosen") == [alternatives[other]["word"]]
 
 
+def test_word_without_another_likely_one_is_said_to_be_so(visit: Visit) -> None:
+    before = visit.translated()
+    only = {"word": "playing", "probability": 0.99, "translation": before}
+    visit.page.route("**/alternatives", lambda route: route.fulfill(json={"alternatives": [only]}))
+    visit.click_at("playing")
+    expect(visit.find("#likely-words")).to_have_text("No other word is likely here.")
+
+
 def test_word_is_chosen_undone_and_redone_by_keyboard(visit: Visit) -> None:
     before = visit.translated()
     keyboard = visit.page.keyboard

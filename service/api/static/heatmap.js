@@ -84,6 +84,15 @@ export class HeatMap {
     this.#emphasise(rows, columns);
   }
 
+  /** Keep the labels of columns below `above`, which stays at the top of the window. */
+  keepBelow(above) {
+    const scrolled = this.#plot.parentElement;
+    document.addEventListener("scroll", () => {
+      const covered = above.getBoundingClientRect().bottom - scrolled.getBoundingClientRect().top;
+      scrolled.style.setProperty("--covered", `${Math.max(0, covered)}px`);
+    }, { passive: true });
+  }
+
   #paint() {
     paint(this.#canvas, this.#map.weights, mostOf(this.#map.weights));
   }

@@ -39,6 +39,7 @@ export class Maps {
     this.#layer.addEventListener("change", () => this.#load());
     this.#head.addEventListener("change", () => this.#load());
     element("heat-map").addEventListener("keydown", (event) => this.#step(event));
+    this.#heat.keepBelow(document.querySelector(".sentences"));
     document.addEventListener("themechange", () => this.#paintLegend());
     this.#paintLegend();
   }

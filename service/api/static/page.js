@@ -138,7 +138,7 @@ window.addEventListener("hashchange", restore);
 
 /* The attention panel */
 
-store.watch(({ why, text }) => ({ why, shown: why || Boolean(text.trim()) }), ({ why, shown }) => {
+store.watch(({ why, text, result, error }) => ({ why, shown: why || Boolean(text.trim() && (result || !error)) }), ({ why, shown }) => {
   element("why").hidden = !shown;
   element("attention").hidden = !why;
   element("why").setAttribute("aria-expanded", String(why));

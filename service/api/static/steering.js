@@ -70,11 +70,11 @@ export class Steering {
   }
 
   #show(alternatives) {
-    if (!alternatives.length) {
+    const present = this.#store.state.result.translation.slice(this.#word.start, this.#word.end);
+    if (alternatives.every(({ word }) => word === present)) {
       this.#say(t("noLikelyWords"));
       return;
     }
-    const present = this.#store.state.result.translation.slice(this.#word.start, this.#word.end);
     const options = alternatives.map(({ word, probability, translation }, i) => {
       const bar = make("span", { className: "bar" });
       bar.style.setProperty("--probability", probability);
