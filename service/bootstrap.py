@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -43,7 +43,7 @@ from service.api.readings import MOST_BYTES, Readings
 from service.catalogue.catalogue import Catalogue
 from service.catalogue.errors import NotReady
 from service.catalogue.loaded_model import LoadedModel
-from service.catalogue.repository import FoundBundle, Loader, ModelRepository, Reloaded
+from service.catalogue.repository import Loader, ModelRepository, Reloaded
 from service.catalogue.residency import Residency
 from service.catalogue.shared_results import sharing
 from service.document_jobs.jobs import DocumentJobs, DocumentLimits
@@ -55,12 +55,11 @@ from service.inspection.inspector import Inspector
 from service.inspection.kept_translations import KeptTranslations
 from service.inspection.translation_store import TranslationStore
 from service.loading.devices import watch_devices
-from service.loading.discovery import discover, for_pair, pairs_of, sources_of
-from service.loading.loader import ObserverFor, announcing, load_model
+from service.loading.discovery import discover
+from service.loading.loader import LoadModel, announcing, load_model
 from service.loading.on_demand import OnDemandLoader
 from service.loading.reloader import Reloader
 from service.loading.tokenizers import TokenizerCache, open_tokenizers
-from service.observability.logging import configure
 from service.observability.metrics import Metrics
 from service.observability.tracing import SilentTracing, Tracing, TracingUnavailable
 from service.settings import InvalidSetting, Settings
@@ -74,14 +73,11 @@ from service.state.shared_rates import SharedRateLimits
 from service.state.suggestions import SuggestionStore
 from service.state.usage import UsageLedger
 from service.text.detection import LinguaDetector
-from service.text.types import LanguagePair
 from service.threads.allocator import resident_bytes
 from service.translation.admission import Admission
 from service.translation.alternatives import AlternativeFinder
-from service.translation.errors import UndetectedLanguage
 from service.translation.expected_wait import ExpectedWait
 from service.translation.local_translator import LocalTranslator
-from service.translation.request_reader import detected
 from service.translation.translator import Translator
 from service.translation.types import Translation
 from service.workers.decode_server import DecodeServer
@@ -96,8 +92,6 @@ UPLOADS = ("/translate_file", "/v2/document")
 """Paths of uploaded documents."""
 _AROUND_A_DOCUMENT = 1 << 16
 """Bytes allowed for the other form fields of an upload."""
-
-LoadModel = Callable[[Path, Settings, ObserverFor], Awaitable[LoadedModel]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -357,84 +351,6 @@ async def running(
         yield built
 
 
-class LocalModels:
-    """Models of this process without HTTP, each loaded when a language pair first needs it."""
-
-    def __init__(self, settings: Settings, load: LoadModel = load_model) -> None:
-        self._settings = settings
-        self._names = frozenset[str]()
-        """Bundles that have been needed."""
-        self._metrics = Metrics()
-        self._detector = LinguaDetector()
-        self._repository = ModelRepository(
-            lambda: [bundle for bundle in self._found() if bundle.name in self._names],
-            lambda bundle: load(bundle.path, settings, self._metrics.observer),
-            settings.preferred,
-        )
-        self.translator = LocalTranslator(self._repository, Admission(sys.maxsize), self._detector)
-
-    async def need(self, pair: LanguagePair, model: str | None = None) -> None:
-        """Load the models of a pair, or the one of that name; raises ``NotReady``."""
-        found = for_pair(self._found(), pair, self._settings.preferred, model)
-        names = {bundle.name for bundle in found}
-        if not names:
-            called = f" and is called {model}" if model else ""
-            raise self._missing(f"{pair}{called}", f"get one: dragoman models add {pair}")
-        if not names <= self._names:
-            self._names |= names
-            await self._repository.reload()
-        # Raises the reasons if no bundle could be loaded.
-        _ = self._repository.catalogue
-
-    def detect(self, text: str, target: str) -> str:
-        """The language of a text, of those that bundles translate to ``target``, or ``target``.
-
-        Blocks. Raises ``UndetectedLanguage``, also if the text is probably in another language, and
-        ``NotReady`` if no bundle translates to it.
-        """
-        sources = sources_of(self._found(), target)
-        if not sources:
-            raise self._missing(f"to {target}", f"find one: dragoman models search {target}")
-        found = detected(self._detector, text, sources, target)
-        if found.unserved is not None:
-            raise UndetectedLanguage(1, sources, found.unserved)
-        return found.language
-
-    def documents(self, reader: DocumentReader) -> DocumentWork:
-        """Translates the documents of ``reader`` with the models that are loaded."""
-        return DocumentWork(reader, self.translator, self._repository, self._metrics)
-
-    async def close(self) -> None:
-        await self._repository.close()
-
-    def _missing(self, wanted: str, advice: str) -> NotReady:
-        pairs = sorted({pair for bundle in self._found() for pair in pairs_of(bundle) or ()})
-        offered = ", ".join(map(str, pairs)) or "nothing"
-        return NotReady(
-            f"no bundle in {self._settings.bundles} translates {wanted}; on offer: {offered}; "
-            f"{advice}"
-        )
-
-    def _found(self) -> list[FoundBundle]:
-        return discover(self._settings.bundles)
-
-
-@asynccontextmanager
-async def local_translator(
-    settings: Settings,
-    pair: LanguagePair,
-    load: LoadModel = load_model,
-    model: str | None = None,
-) -> AsyncIterator[LocalTranslator]:
-    """A translator for one language pair, without HTTP; raises ``NotReady``."""
-    models = LocalModels(settings, load)
-    try:
-        await models.need(pair, model)
-        yield models.translator
-    finally:
-        await models.close()
-
-
 def open_tracing(address: str) -> Tracing:
     """Tracing to an OTLP address over HTTP; a no-op for an empty address.
 
@@ -450,13 +366,6 @@ def open_tracing(address: str) -> Tracing:
             "install the extra tracing, or unset it"
         ) from error
     return OtlpTracing.to_address(address)
-
-
-def configure_logging(settings: Settings) -> None:
-    """Set up logging of the whole process; for entry points only."""
-    configure(settings.log_level, settings.log_format)
-    # Its info lines repeat those of the command line and the lifespan.
-    logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
 
 
 def _admission(settings: Settings) -> Admission:

@@ -100,10 +100,10 @@ def anyio_backend() -> str:
 @pytest.fixture
 def shouting_command(monkeypatch: pytest.MonkeyPatch) -> None:
     """``dragoman translate`` uses the upper-casing model, and logs nothing."""
-    from service.bootstrap import LocalModels, local_translator
     from service.commands import lines, local
+    from service.local_models import LocalModels, local_translator
     from tests.support.toy import load_shouting
 
     monkeypatch.setattr(lines, "local_translator", partial(local_translator, load=load_shouting))
     monkeypatch.setattr(local, "LocalModels", partial(LocalModels, load=load_shouting))
-    monkeypatch.setattr(local, "configure_logging", lambda _: None)
+    monkeypatch.setattr(local, "configure", lambda *_: None)

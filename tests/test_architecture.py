@@ -201,6 +201,7 @@ MAY_IMPORT = {
     "service.ray": {
         "service.ray",
         "service.bootstrap",
+        "service.local_models",
         "service.bulk",
         "service.commands.command",
         "service.commands.terminal",
@@ -294,12 +295,8 @@ EXTRAS_OF = {
 """Each package, and with which extras it can be imported; a longer name overrules a shorter one."""
 
 ENTRY_POINTS = {
-    "service.commands.bench",
-    "service.commands.lines",
-    "service.commands.local",
     "service.commands.serve",
     "service.ray.deployment",
-    "service.ray.data",
     "service.workers.worker",
 }
 
@@ -407,7 +404,7 @@ def test_no_class_name_is_used_twice_in_a_package() -> None:
 
 def test_service_has_no_module_outside_of_its_rooms_but_the_entries() -> None:
     loose = {path.stem for path in (ROOT / "service").glob("*.py")}
-    assert loose == {"__init__", "__main__", "bootstrap", "cli", "settings"}
+    assert loose == {"__init__", "__main__", "bootstrap", "cli", "local_models", "settings"}
 
 
 def test_only_entry_points_import_the_composition_root() -> None:
@@ -471,6 +468,7 @@ def test_a_package_imports_only_what_its_extras_install(package: str) -> None:
     ("program", "absent"),
     [
         ("import service.bootstrap, service.cli", {"torch", "onnx"}),
+        ("import service.local_models", {"fastapi", "sqlalchemy", "service.api", "service.state"}),
         (
             "import models.importing.importing, models.export.publication",
             {"torch", "transformers", "service", "training"},

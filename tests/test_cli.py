@@ -277,10 +277,10 @@ def caught(status: str, number: signal.Signals) -> bool:
 SHOUTING = """
 import sys
 import time
-from service import bootstrap, cli
+from service import cli, local_models
 from service.commands import lines
 from tests.support.toy import load_shouting
-lines.local_translator = lambda *given, model: bootstrap.local_translator(*given, load_shouting)
+lines.local_translator = lambda *given, model: local_models.local_translator(*given, load_shouting)
 sys.exit(cli.main())
 """
 

@@ -12,12 +12,12 @@ from pathlib import Path
 
 from models.bundle.bundle import Bundle
 from models.bundle.manifest import InvalidBundle
-from service.bootstrap import configure_logging
 from service.catalogue.loaded_model import LoadedModel
 from service.commands.command import DONE, FAILED, CommandFailed, add_bundles, settings_of
 from service.loading.choices import Chooser
 from service.loading.discovery import discover
 from service.loading.loader import load_model, place
+from service.observability.logging import configure
 from service.observability.metrics import Metrics
 from service.runtime import processor
 from service.runtime.measuring import GENEROUS
@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     settings = settings_of(options)
-    configure_logging(settings)
+    configure(settings.log_level, settings.log_format)
     prepare_process()
     found = {directory.name: directory.path for directory in discover(settings.bundles)}
     if missing := [name for name in options.names if name not in found]:

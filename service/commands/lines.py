@@ -23,7 +23,6 @@ import service
 from dragoman import DragomanError
 from models.bundle.bundle import MANIFEST
 from models.bundle.languages import display_name
-from service.bootstrap import LocalModels, local_translator
 from service.bulk.job import translate_blocks
 from service.bulk.journal import Progress, Remarks
 from service.bulk.output import Output, ResumableFile, Stream
@@ -40,6 +39,7 @@ from service.commands.terminal import say, shows_progress
 from service.engine.errors import SentenceTooLong
 from service.engine.types import Origin
 from service.loading.discovery import discover, for_pair
+from service.local_models import LocalModels, local_translator
 from service.runtime.sessions import available_device
 from service.settings import Settings
 from service.text.errors import TranslationError

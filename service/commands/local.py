@@ -11,11 +11,12 @@ from typing import Self
 
 from pydantic import ValidationError
 
-from service.bootstrap import LocalModels, configure_logging
 from service.commands.command import CommandFailed, language, settings_of
 from service.document_jobs.work import DocumentOrder, OpenedDocument
 from service.documents import DocumentReader, Languages
 from service.engine.types import Origin
+from service.local_models import LocalModels
+from service.observability.logging import configure
 from service.server.process import prepare_process
 from service.settings import Settings
 from service.text.types import LanguagePair
@@ -93,7 +94,7 @@ def prepared_settings(options: argparse.Namespace, *, cached: bool = True) -> Se
     """
     settings = _settings(options, cached=cached)
     prepare_process()
-    configure_logging(settings)
+    configure(settings.log_level, settings.log_format)
     return settings
 
 

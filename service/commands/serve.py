@@ -14,13 +14,14 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
-from service.bootstrap import Service, build, configure_logging, issuer_of
+from service.bootstrap import Service, build, issuer_of
 from service.catalogue.errors import NotReady
 from service.commands.command import GET_ONE, CommandFailed, add_bundles, settings_of
 from service.commands.terminal import say
 from service.engine.engine import device_was_lost
 from service.helpers.program import die_with
 from service.loading.discovery import discover
+from service.observability.logging import configure
 from service.runtime.sessions import DeviceNotReady, DeviceUnavailable, available_device
 from service.server.http_protocol import accept_backlog
 from service.server.preflight import check_state
@@ -55,7 +56,7 @@ def _run(options: argparse.Namespace) -> int:
         add_missing(settings, upgrade=options.upgrade)
     if not discover(settings.bundles):
         say(f"there is no bundle in {settings.bundles}; {GET_ONE}")
-    configure_logging(settings)
+    configure(settings.log_level, settings.log_format)
     with _listener(settings.host, settings.port) as listener:
         asyncio.run(check_state(settings))
         # A setting without its extra stops the command before it starts workers.
@@ -99,7 +100,7 @@ def _own(settings: Settings, path: Path, parent: int) -> int:
     """Serve the workers on a Unix socket, which only this user can reach; returns the exit code."""
     die_with(parent)
     prepare_process()
-    configure_logging(settings)
+    configure(settings.log_level, settings.log_format)
     _check_device(settings)
     built = build(settings, decode_socket=socket_beside(path))
     spare_what_stays()

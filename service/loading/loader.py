@@ -225,6 +225,10 @@ def _shortlist(bundle: Bundle, precision: Precision) -> Shortlist | None:
     return shortlist
 
 
+LoadModel = Callable[[Path, Settings, ObserverFor], Awaitable[LoadedModel]]
+"""Such as ``load_model``."""
+
+
 async def load_model(
     path: Path,
     settings: Settings,

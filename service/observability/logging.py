@@ -85,6 +85,8 @@ def configure(level: str, format: Format) -> None:
         logger.handlers.clear()
         logger.propagate = True
         logger.setLevel(logging.NOTSET)
+    # Its info lines repeat those of the command line and the lifespan.
+    logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
     access = logging.getLogger("uvicorn.access")
     access.filters[:] = [_drop_query]
 

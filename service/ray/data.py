@@ -26,7 +26,6 @@ from pyarrow import parquet
 from ray.data import ActorPoolStrategy, DataContext
 from tqdm import tqdm
 
-from service.bootstrap import configure_logging, local_translator
 from service.bulk.rows import (
     Columns,
     Format,
@@ -39,6 +38,8 @@ from service.bulk.rows import (
 )
 from service.bulk.translating import BlockTranslator
 from service.commands.command import DONE, FAILED, INTERRUPTED, CommandFailed, language
+from service.local_models import local_translator
+from service.observability.logging import configure
 from service.ray.shard_translation import ShardDone, translate_lines
 from service.ray.shards import (
     CorpusError,
@@ -94,7 +95,7 @@ class ShardTranslator:
     def __init__(self, work: Work, overrides: dict[str, Any]) -> None:
         prepare_process()
         settings = Settings.from_environment(log_level="warning", **overrides)
-        configure_logging(settings)
+        configure(settings.log_level, settings.log_format)
         self._work = work
         # Ray calls from a thread without an event loop; the translator needs one.
         self._loop = asyncio.new_event_loop()

@@ -16,7 +16,8 @@ from pydantic import ValidationError
 from ray import serve
 from ray.serve.schema import LoggingConfig
 
-from service.bootstrap import Service, build, configure_logging
+from service.bootstrap import Service, build
+from service.observability.logging import configure
 from service.ray.metrics_server import exposed
 from service.ray.options import Arguments, DeploymentPlan, InvalidArgument, plan_of
 from service.ray.proxy import UnderPrefix
@@ -41,7 +42,7 @@ class Replica:
         """Called by Ray once, on the event loop that will run the app and its lifespan."""
         prepare_process()
         settings = Settings.from_environment(**self._plan.overrides)
-        configure_logging(settings)
+        configure(settings.log_level, settings.log_format)
         await check_state(settings)
         self._service = built = build(settings)
         ports = self._plan.metrics_ports

@@ -179,3 +179,16 @@ class Visit:
 
 
 Visitor = Callable[..., Visit]
+
+
+def laid_out(visitor: Visitor, layout: tuple[str, str, int], **options: Any) -> Visit:
+    """A visit in one of ``LAYOUTS``."""
+    scheme, direction, width = layout
+    size = {"width": width, "height": 800}
+    visit = visitor(viewport=size, color_scheme=scheme, **options)
+    visit.page.add_init_script(
+        f"""addEventListener("DOMContentLoaded", () => {{
+            document.documentElement.dir = "{direction}";
+        }})"""
+    )
+    return visit

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.browser.support import LAYOUTS, TWO_SENTENCES, VOICES, Visit, Visitor, sync_api
+from tests.browser.support import LAYOUTS, TWO_SENTENCES, VOICES, Visit, Visitor, laid_out, sync_api
 
 expect = sync_api.expect
 pytestmark = pytest.mark.slow
@@ -80,18 +80,16 @@ def test_axe_finds_nothing_serious(visitor: Visitor, axe: str, options: dict[str
     assert visit.page.evaluate("() => document.documentElement.scrollWidth <= innerWidth")
 
 
-@pytest.mark.parametrize(("scheme", "direction", "width"), LAYOUTS)
+@pytest.mark.parametrize("layout", LAYOUTS)
 def test_axe_finds_nothing_serious_in_what_surrounds_the_translation(
-    visitor: Visitor, axe: str, scheme: str, direction: str, width: int
+    visitor: Visitor, axe: str, layout: tuple[str, str, int]
 ) -> None:
-    visit = visitor(
-        viewport={"width": width, "height": 800}, color_scheme=scheme, reduced_motion="reduce"
-    )
+    _, direction, width = layout
+    visit = laid_out(visitor, layout, reduced_motion="reduce")
     visit.page.add_init_script(VOICES)
     visit.page.route("**/translate_file", lambda route: None)
     visit.offer_two_models()
     visit.open("#source=de&target=en&text=" + TWO_SENTENCES)
-    visit.page.evaluate("direction => { document.documentElement.dir = direction; }", direction)
     expect(visit.find("#speak-target")).to_be_visible()
     expect(visit.find("#model")).to_be_visible()
     visit.list_alternatives()

@@ -16,6 +16,7 @@ from tests.browser.support import (
     VOICES,
     Visit,
     Visitor,
+    laid_out,
     sync_api,
 )
 
@@ -82,15 +83,11 @@ def test_keyboard_alone_reaches_the_heat_map_from_the_text(visit: Visit) -> None
 
 
 @pytest.mark.parametrize("by", ["keyboard", "pointer"])
-@pytest.mark.parametrize(("scheme", "direction", "width"), LAYOUTS)
+@pytest.mark.parametrize("layout", LAYOUTS)
 def test_functions_around_the_translation_work_in_every_layout(
-    visitor: Visitor, scheme: str, direction: str, width: int, by: str
+    visitor: Visitor, layout: tuple[str, str, int], by: str
 ) -> None:
-    visit = visitor(
-        viewport={"width": width, "height": 800},
-        color_scheme=scheme,
-        permissions=["clipboard-read", "clipboard-write"],
-    )
+    visit = laid_out(visitor, layout, permissions=["clipboard-read", "clipboard-write"])
 
     def use(selector: str) -> Any:
         control = visit.find(selector).first
@@ -103,7 +100,6 @@ def test_functions_around_the_translation_work_in_every_layout(
     visit.page.add_init_script(VOICES)
     visit.offer_two_models()
     visit.open("#source=de&target=en&text=")
-    visit.page.evaluate("direction => { document.documentElement.dir = direction; }", direction)
     menu = visit.find("#model")
     if by == "keyboard":
         menu.press("g")
@@ -283,7 +279,9 @@ def test_typing_is_announced_once_after_a_rest(visit: Visit) -> None:
     assert announced == ["announcer"]
 
 
-def test_long_texts_scroll_together(visit: Visit) -> None:
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_long_texts_scroll_together(visitor: Visitor, layout: tuple[str, str, int]) -> None:
+    visit = laid_out(visitor, layout)
     visit.open("#source=de&target=en&text=" + "Ein Mann schläft. Eine Frau liest ein Buch. " * 40)
     expect(visit.find("#copy")).to_be_visible()
     expect(visit.find("#copy")).to_be_enabled()

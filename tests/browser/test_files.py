@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.browser.support import Visit, Visitor, sync_api
+from tests.browser.support import LAYOUTS, Visit, Visitor, laid_out, sync_api
 
 expect = sync_api.expect
 pytestmark = pytest.mark.slow
@@ -36,7 +36,11 @@ def test_chosen_file_is_tried_again_and_named_after_its_language(visit: Visit) -
     expect(visit.find("#files")).to_be_hidden()
 
 
-def test_several_dropped_files_are_translated_in_turn(visit: Visit) -> None:
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_several_dropped_files_are_translated_in_turn(
+    visitor: Visitor, layout: tuple[str, str, int]
+) -> None:
+    visit = laid_out(visitor, layout)
     visit.open("#source=de&target=en&text=")
     files = visit.page.evaluate_handle(
         """() => {

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tests.browser.support import TEXT, Visit, Visitor, sync_api
+from tests.browser.support import LAYOUTS, TEXT, Visit, Visitor, laid_out, sync_api
 
 expect = sync_api.expect
 pytestmark = pytest.mark.slow
@@ -170,8 +170,11 @@ def test_clear_and_swap_can_be_undone_and_redone(visit: Visit) -> None:
     expect(source).to_have_value(translation_of(visit, TEXT))
 
 
-def test_html_tags_are_noticed_and_translated_and_copied_as_html(visitor: Visitor) -> None:
-    visit = visitor(permissions=["clipboard-read", "clipboard-write"])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_html_tags_are_noticed_and_translated_and_copied_as_html(
+    visitor: Visitor, layout: tuple[str, str, int]
+) -> None:
+    visit = laid_out(visitor, layout, permissions=["clipboard-read", "clipboard-write"])
     html = "<b>Ein Hund</b> läuft."
     visit.pause_clock()
     visit.open("#source=de&target=en&text=")

@@ -16,7 +16,7 @@ import numpy as np
 
 from models.bundle.manifest import Manifest
 from models.bundle.tokenizer import Span
-from service import bootstrap, cli
+from service import cli, local_models
 from service.catalogue.loaded_model import LoadedModel
 from service.commands import lines
 from service.loading.loader import ModelObserver
@@ -94,7 +94,7 @@ async def load_quick(
 
 
 def main() -> int:
-    lines.local_translator = lambda settings, pair, model: bootstrap.local_translator(
+    lines.local_translator = lambda settings, pair, model: local_models.local_translator(
         settings, pair, load_quick
     )
     return cli.main()

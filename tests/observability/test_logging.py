@@ -142,11 +142,11 @@ def test_uvicorn_writes_in_the_same_format(output: Output) -> None:
         uvicorn.addHandler(logging.StreamHandler())
         uvicorn.propagate = False
     configure("info", "json")
-    logging.getLogger("uvicorn.error").info(
-        "Started server", extra={"color_message": "Started \x1b[36mserver"}
-    )
+    uvicorn = logging.getLogger("uvicorn.error")
+    uvicorn.info("Started server")
+    uvicorn.warning("Invalid request", extra={"color_message": "\x1b[36mInvalid request"})
     (line,) = output.lines()
-    assert line["message"] == "Started server"
+    assert line["message"] == "Invalid request"
     assert "color_message" not in line
 
 

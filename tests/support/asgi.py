@@ -8,7 +8,8 @@ from typing import Any
 
 import httpx
 
-from service.bootstrap import LoadModel, running
+from service.bootstrap import running
+from service.loading.loader import LoadModel
 from service.settings import Settings
 from tests.support.toy import load_shouting
 from tests.support.worker_processes import WORKERS, WorkersTransport, owned, shared

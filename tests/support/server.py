@@ -81,7 +81,7 @@ def main() -> int:
     if options.unread_seconds is not None:
         PatientProtocol.unread_seconds = options.unread_seconds
     trouble = Trouble.of(options)
-    load: bootstrap.LoadModel = partial(
+    load: loading.LoadModel = partial(
         load_troubled, trouble=trouble, load_seconds=options.load_seconds, results=options.results
     )
     if options.real:

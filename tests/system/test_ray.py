@@ -140,7 +140,7 @@ async def replica(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncItera
     from service.ray.options import Arguments, plan_of
     from service.settings import Settings
 
-    for name in ("configure_logging", "prepare_process", "spare_what_stays"):
+    for name in ("configure", "prepare_process", "spare_what_stays"):
         # They would change the whole process, which is that of the tests.
         monkeypatch.setattr(ray, name, lambda *_: None)
     bundles = tmp_path / "bundles"
