@@ -5,7 +5,6 @@ PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 \
 	&& echo $$python && break; done)
 
-WORKERS := $(shell cores=$$(getconf _NPROCESSORS_ONLN); echo $$((cores < 4 ? cores + 1 : 5)))
 VENV := .venv
 # $(VENV)/bin/dragoman and pip would break when the directory is moved.
 RUN := $(VENV)/bin/python
@@ -30,9 +29,9 @@ ifdef MODELS
 serve: export DRAGOMAN_MODELS := $(MODELS)
 endif
 
-# One worker more than cores, because some tests wait. A file stays with one worker, because its fixtures are shared.
+# One worker per core. A file stays with one worker, because its fixtures are shared.
 test: $(VENV)/.development ## run every test that needs no GPU; ARGS go to pytest
-	$(RUN) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
+	$(RUN) -m pytest -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 lint: $(VENV)/.development ## check style and types
 	$(RUN) -m ruff check .

@@ -86,6 +86,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
         "model_megabytes": 4_096,
         "threads": 1,
         "max_queue_tokens": 20_000,
+        "max_queue_seconds": 600,
         "reload_seconds": 1,
         "admin_key": "admin",
         # No server listens on this port: traces are made and lost.

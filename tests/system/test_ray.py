@@ -99,13 +99,18 @@ def aftermath(tmp_path_factory: pytest.TempPathFactory) -> Aftermath:
             for each in asking:
                 each.result()
         wait_until(lambda: len(replicas(server) - {killed}) == REPLICAS)
-        wait_until(lambda: len(books(range_)) == REPLICAS)
-        successor = max(books(range_).items(), key=lambda each: started(each[1]))[0]
-        wait_until(lambda: asked_once_more(server) and translated(books(range_)[successor]) > 0)
+        after: dict[int, Books] = {}
+
+        def successor_translates() -> bool:
+            after.clear()
+            after.update(books(range_))
+            return len(after) == REPLICAS and translated(max(after.values(), key=started)) > 0
+
+        wait_until(lambda: asked_once_more(server) and successor_translates())
         return Aftermath(
             heard,
             before,
-            books(range_),
+            after,
             killed,
             (processes, replicas(server)),
             server.log.read_text(encoding="utf-8"),
