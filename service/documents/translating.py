@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 
 from service.documents.batches import read_batch, write_translations
@@ -30,4 +31,6 @@ async def translate_document(
         if len(translations) != len(batch.texts):
             raise ValueError(f"{len(batch.texts)} texts have {len(translations)} translations")
         translated.append(write_translations(translations))
+        # Batches whose results are kept wait for nothing.
+        await asyncio.sleep(0)
     return await reader.write(document, translated)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import signal
 import sys
@@ -23,7 +24,7 @@ from service.documents import (
     UnsupportedDocument,
     translate_document,
 )
-from service.documents.batches import numbers_of_batches
+from service.documents.batches import TEXTS, numbers_of_batches
 from service.documents.reading.worker import MOST_BYTES_OF_TEXTS
 from service.documents.types import MarkedSource, MarkupLost
 from service.text.markup import Markup
@@ -183,3 +184,23 @@ async def test_failed_translations_raise(
     document = await reader.read("a.md", b"two *three*\n")
     with pytest.raises(error):
         await translate_document(reader, document, translate)
+
+
+async def test_other_work_has_a_turn_after_each_batch_whose_translations_are_at_hand() -> None:
+    turns: list[str] = []
+
+    async def translate(texts: tuple[str, ...], markup: Markup) -> list[str]:
+        turns.append("batch")
+        return list(texts)
+
+    async def other() -> None:
+        while True:
+            turns.append("other")
+            await asyncio.sleep(0)
+
+    reader = ReaderHere()
+    document = await reader.read("a.md", b"one\n\n" * 3 * TEXTS)
+    task = asyncio.create_task(other())
+    await translate_document(reader, document, translate)
+    task.cancel()
+    assert [each for each, _ in itertools.groupby(turns)] == ["batch", "other"] * 3
