@@ -1,15 +1,19 @@
-"""Result types of the client. Independent of HTTP."""
+"""Result types of the client. Independent of HTTP.
+
+NumPy is imported where maps are read: programs that translate need not wait for it.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Literal
 
 from dragoman.options import Kind
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 Chosen = tuple[int, ...] | Literal["mean"]
 

@@ -10,8 +10,6 @@ from operator import index
 from typing import Any, SupportsIndex, overload
 from urllib.parse import quote
 
-import numpy as np
-
 from dragoman import reading
 from dragoman.answers import Alignment, Attention, Chosen, Leg, Score, Search, Translation
 from dragoman.options import Choice, Kind, Texts
@@ -54,6 +52,8 @@ def attention(
     chosen = {"head": _choice(head)} if layer is None else {"layer": _choice(layer)}
 
     def with_labels(body: bytes) -> Call[Attention]:
+        import numpy as np
+
         weights = np.load(io.BytesIO(body), allow_pickle=False)
 
         def read(body: bytes) -> Attention:

@@ -11,8 +11,6 @@ from datetime import datetime
 from types import NoneType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
-import numpy as np
-
 from dragoman.answers import (
     Alternatives,
     Attention,
@@ -125,6 +123,8 @@ def _leg(given: dict[str, Any]) -> Leg:
 
 
 def attention(answer: dict[str, Any]) -> Attention:
+    import numpy as np
+
     rows, columns = tuple(answer["rows"]), tuple(answer["columns"])
     layers, heads = _chosen(answer["layers"]), _chosen(answer["heads"])
     shape = (*(1 if each == "mean" else len(each) for each in (layers, heads)), -1, len(columns))

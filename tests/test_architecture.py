@@ -468,6 +468,7 @@ def test_a_package_imports_only_what_its_extras_install(package: str) -> None:
     ("program", "absent"),
     [
         ("import service.bootstrap, service.cli", {"torch", "onnx"}),
+        ("import dragoman", {"numpy", "service"}),
         ("import service.local_models", {"fastapi", "sqlalchemy", "service.api", "service.state"}),
         (
             "import models.importing.importing, models.export.publication",
