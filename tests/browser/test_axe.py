@@ -70,6 +70,11 @@ def test_axe_finds_nothing_serious(visitor: Visitor, axe: str, options: dict[str
     visit.show("search")
     expect(visit.find("#tree .node").first).to_be_visible()
     assert serious(visit, axe) == []
+    words = [
+        {"word": word, "probability": 0.4, "translation": TWO_SENTENCES}
+        for word in ("playing", "enjoying")
+    ]
+    visit.page.route("**/alternatives", lambda route: route.fulfill(json={"alternatives": words}))
     visit.find("#target-text").press("Alt+ArrowDown")
     expect(visit.find(".likely").first).to_be_visible()
     assert serious(visit, axe) == []

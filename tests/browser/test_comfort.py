@@ -279,7 +279,8 @@ def test_typing_is_announced_once_after_a_rest(visit: Visit) -> None:
     assert announced == ["announcer"]
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
+# In narrow windows the texts are below each other.
+@pytest.mark.parametrize("layout", [each for each in LAYOUTS if each[2] > 390])
 def test_long_texts_scroll_together(visitor: Visitor, layout: tuple[str, str, int]) -> None:
     visit = laid_out(visitor, layout)
     visit.open("#source=de&target=en&text=" + "Ein Mann schläft. Eine Frau liest ein Buch. " * 40)
