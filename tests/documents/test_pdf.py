@@ -334,14 +334,14 @@ def test_another_program_reads_the_words() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("program", ["chromium", "soffice"])
+@pytest.mark.parametrize("program", ["chromium-headless-shell", "soffice"])
 def test_pages_of_other_programs_keep_their_texts_apart(program: str, tmp_path: Path) -> None:
     found = shutil.which(program)
     if found is None:
         pytest.skip(f"{program} is not installed")
     file = tmp_path / "page.pdf"
     rows = [["Rote Äpfel", "Zwölf Stück"], ["Brot", "Eins"]]
-    if program == "chromium":
+    if program == "chromium-headless-shell":
         page = tmp_path / "page.html"
         cells = "".join("<tr>" + "".join(f"<td>{cell}" for cell in row) for row in rows)
         page.write_text(f"<meta charset=utf-8><p>{DAY}</p><table cellpadding=6>{cells}")
