@@ -279,7 +279,7 @@ def test_typing_is_announced_once_after_a_rest(visit: Visit) -> None:
     assert announced == ["announcer"]
 
 
-# In narrow windows the texts are below each other.
+# The texts are below each other in narrow windows.
 @pytest.mark.parametrize("layout", [each for each in LAYOUTS if each[2] > 390])
 def test_long_texts_scroll_together(visitor: Visitor, layout: tuple[str, str, int]) -> None:
     visit = laid_out(visitor, layout)
