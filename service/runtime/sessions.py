@@ -53,8 +53,14 @@ _FUSED_ATTENTION = 2
 
 _MOST_OF_FREE = 0.9
 """Part of a GPU's free memory that the arena of a session may take."""
-_NO_MEMORY = ("Failed to allocate memory", "out of memory", "ALLOC_FAILED")
-"""Words of ONNX Runtime's errors for a lack of memory, of its arenas, CUDA and cuBLAS."""
+_NO_MEMORY = (
+    "Failed to allocate memory",
+    "is smaller than requested bytes",
+    "out of memory",
+    "ALLOC_FAILED",
+)
+"""Words of ONNX Runtime's errors for a lack of memory: of its arenas, of their limits, of CUDA and
+cuBLAS."""
 
 _CAPTURE_FAILED = re.compile(r"CUDA failure 90\d: [^;]* ;")
 
@@ -251,6 +257,9 @@ def open_session(
             )
     except Exception as error:
         # ONNX Runtime's exceptions have no common base class below Exception.
+        if device == "cuda" and _lacks_memory(error):
+            words = f"{path} needs more memory than GPU {device_id} has free"
+            raise InvalidBundle(words) from error
         raise InvalidBundle(f"{path} cannot be opened by ONNX Runtime: {error}") from error
     if device == "cuda" and "CUDAExecutionProvider" not in session.get_providers():
         # ONNX Runtime would silently fall back to the CPU.
@@ -284,10 +293,14 @@ def run(
         else:
             _run(session, binding, options)
     except Exception as error:
-        text = str(error)
-        if any(words in text for words in _NO_MEMORY) or _WORDS_LOST.search(text):
-            raise MemoryError(text) from error
+        if _lacks_memory(error):
+            raise MemoryError(str(error)) from error
         raise
+
+
+def _lacks_memory(error: Exception) -> bool:
+    text = str(error)
+    return any(words in text for words in _NO_MEMORY) or bool(_WORDS_LOST.search(text))
 
 
 def _run(

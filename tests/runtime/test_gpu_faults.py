@@ -179,8 +179,9 @@ def test_service_that_loses_one_of_two_gpus_goes_on(tmp_path: Path) -> None:
         ({"STUB_CAPABILITY": "61"}, 200, "no machine code for NVIDIA GeForce GTX 1080"),
         ({"STUB_DRIVER": "0"}, 200, "there is no NVIDIA driver"),
         ({"STUB_DRIVER": "12040", "DRAGOMAN_DEVICE": "cuda"}, 503, "driver 580 or later"),
+        ({"STUB_MEMORY": "24576", "STUB_USED": "24560"}, 503, "more memory than GPU 0 has free"),
     ],
-    ids=["old driver", "old architecture", "no driver", "GPU required"],
+    ids=["old driver", "old architecture", "no driver", "GPU required", "full memory"],
 )
 def test_service_for_gpus_says_why_it_has_none(
     tmp_path: Path, host: dict[str, str], status: int, line: str

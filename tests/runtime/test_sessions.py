@@ -232,6 +232,7 @@ def test_installation_for_gpus_that_runs_on_the_cpu_says_why(
     "words",
     [
         "BFCArena::AllocateRawInternal Failed to allocate memory for requested buffer of size 9",
+        "BFCArena::AllocateRawInternal Available memory of 0 is smaller than requested bytes of 9",
         "CUDA failure 2: out of memory ; GPU=0",
         "CUBLAS failure 3: CUBLAS_STATUS_ALLOC_FAILED",
         "onnxruntime::CudaCall(ERRTYPE) CUDA fail",
