@@ -206,10 +206,7 @@ def _add_bundle(path: Path, directory: Path, name: str | None) -> None:
     target = directory / (name or path.resolve().name)
     if target.exists():
         raise CommandFailed(f"{target} exists; remove that bundle, or choose another --name")
-    # A running service sees the whole bundle or none.
-    hidden = directory / f".added-{target.name}-{uuid4().hex}"
-    shutil.copytree(path, hidden)
-    hidden.rename(target)
+    Bundle.write(target, manifest, {file: path / file for file in manifest.files})
     print(f"{target.name}: {_described(manifest)}")
     print(_ADDED)
 

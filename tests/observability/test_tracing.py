@@ -3,10 +3,9 @@ from __future__ import annotations
 import builtins
 import logging
 import sys
-import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 import httpx
@@ -23,6 +22,7 @@ from service.observability.metrics import Metrics
 from service.observability.otlp import OtlpTracing
 from service.observability.tracing import SilentTracing, Tracing, TracingUnavailable
 from service.translation.types import Timing
+from tests.support.local_server import answering
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 PARENT = {"traceparent": f"00-{TRACE}-b7ad6b7169203331-01"}
@@ -161,17 +161,11 @@ async def test_spans_arrive_at_a_collector() -> None:
         def log_message(self, *_: object) -> None:
             pass
 
-    with HTTPServer(("127.0.0.1", 0), Collector) as collector:
-        thread = threading.Thread(target=collector.serve_forever)
-        thread.start()
-        try:
-            tracing = open_tracing(f"http://127.0.0.1:{collector.server_port}/v1/traces")
-            async with client_of(make_app(tracing)) as client:
-                await client.post("/translate/5", headers=PARENT)
-            tracing.close()
-        finally:
-            collector.shutdown()
-            thread.join()
+    with answering(Collector) as address:
+        tracing = open_tracing(f"{address}/v1/traces")
+        async with client_of(make_app(tracing)) as client:
+            await client.post("/translate/5", headers=PARENT)
+        tracing.close()
     (of_service,) = received[0].resource_spans
     described = {a.key: a.value.string_value for a in of_service.resource.attributes}
     assert described["service.name"] == "dragoman"

@@ -6,15 +6,16 @@ import contextlib
 import hashlib
 import json
 import re
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
 import pytest
 from huggingface_hub import constants
+
+from tests.support.local_server import answering
 
 COMMIT = "1a2b3c4d" * 5
 LARGE = (".safetensors", ".bin", ".spm", ".model", ".argosmodel")
@@ -169,17 +170,8 @@ class _Handler(BaseHTTPRequestHandler):
 def running_hub() -> Iterator[Hub]:
     hub = Hub()
     handler = type("Handler", (_Handler,), {"hub": hub})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    server.daemon_threads = True
-    hub.address = f"http://127.0.0.1:{server.server_address[1]}"
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
+    with answering(handler) as hub.address:
         yield hub
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 def use_hub(monkeypatch: pytest.MonkeyPatch, address: str) -> None:

@@ -39,8 +39,6 @@ class MessagesDocument:
         self.texts = tuple(text for entry in self._entries for text in entry.texts)
 
     def replaced(self, translations: Sequence[str]) -> bytes:
-        if len(translations) != len(self.texts):
-            raise ValueError(f"{len(self.texts)} texts have {len(translations)} translations")
         remaining = iter(translations)
         places: list[Place] = []
         values: list[str] = []

@@ -24,8 +24,6 @@ class ZippedDocument:
         )
 
     def replaced(self, translations: Sequence[str]) -> bytes:
-        if len(translations) != len(self.texts):
-            raise ValueError(f"{len(self.texts)} texts have {len(translations)} translations")
         remaining = iter(translations)
         rewritten: dict[str, bytes] = {}
         for name, opener in self._parts.items():

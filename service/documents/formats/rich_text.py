@@ -98,9 +98,6 @@ class _RichText:
         self.texts = tuple(source for _, source in paragraphs)
 
     def replaced(self, translations: Sequence[str]) -> bytes:
-        if len(translations) != len(self.texts):
-            raise ValueError(f"{len(self.texts)} texts have {len(translations)} translations")
-
         def written(start: int, end: int) -> str:
             """The bytes after ``start`` until ``end``, with the paragraphs that begin in them."""
             parts: list[str] = []

@@ -47,8 +47,6 @@ class _StringCatalogue:
         )
 
     def replaced(self, translations: Sequence[str]) -> bytes:
-        if len(translations) != len(self.texts):
-            raise ValueError(f"{len(self.texts)} texts have {len(translations)} translations")
         remaining = iter(translations)
         catalogue = copy.deepcopy(self._catalogue)
         changed = False

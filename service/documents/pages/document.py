@@ -73,8 +73,6 @@ class PdfDocument:
             raise BrokenDocument(f"{obstacles[0]}; {_ADVICE}")
 
     def replaced(self, translations: Sequence[str]) -> bytes:
-        if len(translations) != len(self.texts):
-            raise ValueError(f"{len(self.texts)} texts have {len(translations)} translations")
         remaining = iter(translations)
         typefaces = Typefaces()
         with _opened(self._content) as pdf:
