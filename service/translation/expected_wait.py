@@ -107,7 +107,7 @@ class ExpectedWait:
 
     @property
     def _in_flight(self) -> int:
-        return sum(each.tokens for each in self._sizes.values())
+        return self._sizes["interactive"].tokens + self._sizes["bulk"].tokens
 
     def _measure(self) -> bool:
         """Count the time since the last call if there was work for a batch; returns whether."""
