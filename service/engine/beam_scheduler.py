@@ -9,6 +9,7 @@ the launch before its own first launch has been read.
 from __future__ import annotations
 
 import heapq
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,28 @@ from service.engine.ranked_search import RankedSearch
 from service.engine.scheduler import BatchScheduler, Sequence
 from service.engine.types import Decoded, DecodingOptions
 from service.runtime.backend import Admission, Beam, Candidates, Launch, Limits, Ranked
+
+_KNOWN = frozenset(
+    {
+        "beam_size",
+        "patience",
+        "num_hypotheses",
+        "length_penalty",
+        "length_normalisation",
+        "disable_unk",
+        "min_decoding_length",
+        "max_decoding_length",
+        "all_finished",
+        "return_scores",
+        "seed",
+        "sampling_topk",
+        "sampling_topp",
+        "sampling_temperature",
+    }
+)
+"""Options of the device's search, and those of sampling, which ``independent`` names."""
+_UNKNOWN = {each.name: each.default for each in fields(DecodingOptions) if each.name not in _KNOWN}
+"""Options that must have their defaults."""
 
 
 class BeamScheduler(BatchScheduler):
@@ -47,13 +70,7 @@ class BeamScheduler(BatchScheduler):
         return (
             options.rows <= self.limits.rows_per_slot
             and not options.independent
-            and not options.recorded
-            and not options.target_prefix
-            and not options.suppress_sequences
-            and options.repetition_penalty == 1
-            and options.no_repeat_ngram_size == 0
-            and options.coverage_penalty == 0
-            and options.prefix_bias_beta == 0
+            and all(getattr(options, name) == default for name, default in _UNKNOWN.items())
         )
 
     def dispensable(self) -> list[Sequence]:

@@ -94,8 +94,8 @@ def test_every_stage_runs_on_the_stubs(tmp_path: Path) -> None:
     assert set(together["sentences"]) == set(together["attention"]) == {"ok"}
     for line in found:
         if line["kind"] == "memory":
-            # With 8 sentences the arena's blocks decide whether loading or the largest batch
-            # takes a block; tests/runtime/test_gpu_faults.py has the bound for 256.
+            # Blocks of an arena are large beside 8 sentences, and loading may leave room in one;
+            # tests/runtime/test_gpu_faults.py has the bound for 256.
             before = line["load_mebibytes"] + line["largest_batch_mebibytes"]
             assert line["ramp_mebibytes"] <= before
 
