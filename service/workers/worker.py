@@ -78,10 +78,14 @@ class WorkerApp:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
-            try:
-                await self.front.app(scope, receive, send)
-            finally:
-                await self.proxy.close()
+
+            async def send_closed(message: Message) -> None:
+                # The server ends the event loop once it has been told that the app has stopped.
+                if message["type"].startswith("lifespan.shutdown"):
+                    await self.proxy.close()
+                await send(message)
+
+            await self.front.app(scope, receive, send_closed)
             return
         scope = with_single_slashes(scope)
         here = scope["path"] in TRANSLATED and self._answers()

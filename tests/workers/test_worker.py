@@ -372,6 +372,29 @@ async def test_requests_beyond_those_passed_on_at_once_wait_and_are_then_refused
     await passed_on.close()
 
 
+async def test_worker_has_closed_its_connections_once_it_says_that_it_has_stopped(
+    settings: Settings, service: Service, owner: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    told: asyncio.Queue[Any] = asyncio.Queue()
+    app = WorkerApp(settings, owner, Drain(), open_shouting)
+    close = app.proxy.close
+
+    async def slowly() -> None:
+        await asyncio.sleep(0.01)
+        await close()
+        said.append("closed")
+
+    async def send(message: Any) -> None:
+        said.append(message["type"])
+
+    monkeypatch.setattr(app.proxy, "close", slowly)
+    for event in ("startup", "shutdown"):
+        told.put_nowait({"type": f"lifespan.{event}"})
+    await app({"type": "lifespan", "app": app, "state": {}}, told.get, send)
+    assert said == ["lifespan.startup.complete", "closed", "lifespan.shutdown.complete"]
+
+
 async def test_silent_owner_is_answered_for_with_504_after_the_limit_of_the_request(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
