@@ -80,7 +80,7 @@ class WorkerApp:
         if scope["type"] == "lifespan":
 
             async def send_closed(message: Message) -> None:
-                # The server ends the event loop once it has been told that the app has stopped.
+                # The server ends the event loop after this message.
                 if message["type"].startswith("lifespan.shutdown"):
                     await self.proxy.close()
                 await send(message)

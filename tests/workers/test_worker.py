@@ -376,7 +376,7 @@ async def test_worker_has_closed_its_connections_once_it_says_that_it_has_stoppe
     settings: Settings, service: Service, owner: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said: list[str] = []
-    told: asyncio.Queue[Any] = asyncio.Queue()
+    events: asyncio.Queue[Any] = asyncio.Queue()
     app = WorkerApp(settings, owner, Drain(), open_shouting)
     close = app.proxy.close
 
@@ -390,8 +390,8 @@ async def test_worker_has_closed_its_connections_once_it_says_that_it_has_stoppe
 
     monkeypatch.setattr(app.proxy, "close", slowly)
     for event in ("startup", "shutdown"):
-        told.put_nowait({"type": f"lifespan.{event}"})
-    await app({"type": "lifespan", "app": app, "state": {}}, told.get, send)
+        events.put_nowait({"type": f"lifespan.{event}"})
+    await app({"type": "lifespan", "app": app, "state": {}}, events.get, send)
     assert said == ["lifespan.startup.complete", "closed", "lifespan.shutdown.complete"]
 
 
