@@ -293,14 +293,13 @@ def run(
         else:
             _run(session, binding, options)
     except Exception as error:
-        if _lacks_memory(error):
+        if _lacks_memory(error) or _WORDS_LOST.search(str(error)):
             raise MemoryError(str(error)) from error
         raise
 
 
 def _lacks_memory(error: Exception) -> bool:
-    text = str(error)
-    return any(words in text for words in _NO_MEMORY) or bool(_WORDS_LOST.search(text))
+    return any(words in str(error) for words in _NO_MEMORY)
 
 
 def _run(
