@@ -92,12 +92,12 @@ def test_every_stage_runs_on_the_stubs(tmp_path: Path) -> None:
     assert {stage for stage, kind in ended.items() if kind == "failed"} == {"usable", "profile"}
     (together,) = [line for line in found if line["kind"] == "outcomes"]
     assert set(together["sentences"]) == set(together["attention"]) == {"ok"}
-    for line in found:
-        if line["kind"] == "memory":
-            # Blocks of an arena are large beside 8 sentences, and loading may leave room in one;
-            # tests/runtime/test_gpu_faults.py has the bound for 256.
-            before = line["load_mebibytes"] + line["largest_batch_mebibytes"]
-            assert line["ramp_mebibytes"] <= before
+    memory = [line for line in found if line["kind"] == "memory"]
+    for line in memory:
+        # Loading may leave room in a block of the arena, which the largest batch then uses. Of the
+        # measurements of equal batches, the greatest is nearest to what such a batch needs.
+        equal = [each for each in memory if each["resident"] == line["resident"]]
+        assert line["ramp_mebibytes"] <= max(each["largest_batch_mebibytes"] for each in equal)
 
 
 def test_step_bytes_are_those_of_weights_and_caches(bundle: Bundle) -> None:
