@@ -32,15 +32,18 @@ symbolic where they vary:
                Made for one greatest beam width K; R is 2K. Two buffers of state take turns.
                State: ``positions``, the tokens written so far (0 begins a sentence, whatever the
                other state is); ``sums`` of log-probabilities, ``DEAD`` without a hypothesis; the
-               last ``tokens``; ``self_bias``, 0 for the entries that a row sees.
+               last ``tokens``; ``self_bias``, 0 for the entries that a row sees; with SSRU instead
+               ``parents``, the row whose state each row continues.
                Membership, which changes with the sentences: ``cross_bias``, with rows for the fused
                kernel; ``row_bias``, 0 for the rows of a sentence's beam and ``DEAD`` for others;
                ``powers``, 2^rank for the ranks of its beam and 0 for others; ``first_lines``,
                where the refilling rules of its beam begin; ``min_lengths``; ``early_bars`` until
                then and ``bars`` after: 1 bars ``eos`` (column 0) and ``unk`` (column 1).
                Constants of a shape: ``entry_numbers``, 0 … C − 1; ``write_base``, (b, head, 0).
+               With SSRU, of a turn: ``first_reads``, the entry of a sentence's first parent, and
+               ``state_writes``; ``step`` says which entries these are.
                Record of a step: ``rank_places``, row · N + candidate; ``rank_tokens``;
-               ``rank_sums``; ``entries``, where the rows of this step were written.
+               ``rank_sums``; without SSRU ``entries``, where the rows of this step were written.
 ``attention``  a teacher-forced pass over source and target: every attention map of every layer
                and head, the log-probability of each target token, and the entropy in nats of the
                distribution that it was drawn from. A bundle may lack the entropies.
@@ -173,19 +176,23 @@ def _decoder_cache(
 def resident_signature(dimensions: Dimensions, precision: Precision, rows: int) -> Signature:
     """The signature of the resident graph for beams of at most ``rows``."""
     element = element_type(precision)
-    heads, head_width = dimensions.heads, dimensions.head_width
-    caches = {
-        f"{kind}_{part}.{i}": TensorType(element, ("B", heads, length, head_width))
-        for kind, length in (("self", "C"), ("cross", "S"))
-        for i in range(dimensions.decoder_layers)
-        for part in ("keys", "values")
-    }
+    heads = dimensions.heads
+    _, own = _decoder_cache(dimensions, element)
     state = {
         "positions": TensorType("int64", ("B", 1)),
         "sums": TensorType("float", ("B", rows)),
         "tokens": TensorType("int64", ("B", rows)),
-        "self_bias": TensorType(element, ("B", rows, "C")),
     }
+    entries = TensorType("int64", ("B", rows))
+    if dimensions.recurrent:
+        state["parents"] = entries
+        constants = {"first_reads": TensorType("int64", ("B", 1)), "state_writes": entries}
+    else:
+        state["self_bias"] = TensorType(element, ("B", rows, "C"))
+        constants = {
+            "entry_numbers": TensorType("int64", ("C",)),
+            "write_base": TensorType("int64", ("B", 1, heads, 3)),
+        }
     return Signature(
         {
             **state,
@@ -196,17 +203,17 @@ def resident_signature(dimensions: Dimensions, precision: Precision, rows: int) 
             "min_lengths": TensorType("int64", ("B", 1, 1)),
             "early_bars": TensorType(element, ("B", rows, BARS)),
             "bars": TensorType(element, ("B", rows, BARS)),
-            "entry_numbers": TensorType("int64", ("C",)),
-            "write_base": TensorType("int64", ("B", 1, heads, 3)),
-            **caches,
+            **constants,
+            **own,
+            **signature("encoder", dimensions, precision).outputs,
         },
         {
             **{f"next_{name}": tensor for name, tensor in state.items()},
-            **{f"updated_{name}": t for name, t in caches.items() if name.startswith("self")},
+            **{f"updated_{name}": tensor for name, tensor in own.items()},
             "rank_places": TensorType("int64", ("B", 2 * rows)),
             "rank_tokens": TensorType("int64", ("B", 2 * rows)),
             "rank_sums": TensorType("float", ("B", 2 * rows)),
-            "entries": TensorType("int64", ("B", rows)),
+            **({} if dimensions.recurrent else {"entries": entries}),
         },
     )
 

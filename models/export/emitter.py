@@ -237,6 +237,16 @@ class Emitter:
             case "gelu":
                 return self.graph.op("Gelu", x)
 
+    def recur(self, i: int, y: str, reads: str, writes: str) -> str:
+        """SSRU with the states of the rows: ``reads`` are entries, ``writes`` the same as lines."""
+        g = self.graph
+        gate, added = self.gate_and_added(i, y)
+        change = g.op("Sub", g.op("Gather", f"state.{i}", reads), added)
+        state = g.op("Add", added, g.op("Mul", gate, change))
+        # Only after all rows have read: its input depends on what they have read.
+        g.op("ScatterND", f"state.{i}", writes, state, into=f"updated_state.{i}")
+        return g.op("Relu", state)
+
     def gate_and_added(self, i: int, y: str) -> tuple[str, str]:
         """Gate of SSRU and new content, each ``[R, W]``, of a decoder layer's input."""
         name = f"decoder.{i}.recurrence"

@@ -135,16 +135,7 @@ def _recurrence(e: Emitter) -> Callable[[int, str], str]:
     """Emits SSRU with the states of the rows, for the number of a layer and its input."""
     g = e.graph
     reads, writes = g.reshape("state_reads", -1), g.reshape("state_writes", -1, 1)
-
-    def recur(i: int, y: str) -> str:
-        gate, added = e.gate_and_added(i, y)
-        change = g.op("Sub", g.op("Gather", f"state.{i}", reads), added)
-        state = g.op("Add", added, g.op("Mul", gate, change))
-        # Only after all rows have read: its input depends on what they have read.
-        g.op("ScatterND", f"state.{i}", writes, state, into=f"updated_state.{i}")
-        return g.op("Relu", state)
-
-    return recur
+    return lambda i, y: e.recur(i, y, reads, writes)
 
 
 def _source_attention(e: Emitter, query: str, keys: str) -> None:

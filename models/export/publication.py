@@ -165,8 +165,7 @@ def publish(
                 model = build_graph(graph, weights, network.config, precision)
                 onnx.save(model, directory / graph_file(graph, precision))
             rows = publication.decoding.beam_size
-            # The resident graph has no SSRU.
-            if precision == "fp16" and rows <= MOST_ROWS and not network.config.recurrent:
+            if precision == "fp16" and rows <= MOST_ROWS:
                 resident = build_resident(weights, network.config, precision, rows, special)
                 onnx.save(resident, directory / graph_file("resident", precision))
             # Hash the fp32 weights, which always exist: the version depends on weights alone.

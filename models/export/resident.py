@@ -6,8 +6,8 @@ state and writes the next one, so that a step can be launched before the host ha
     R  ranks, 2K    N  candidates of a row, 2K + 2    (other axes: models/bundle/graphs.py)
 
 State has two buffers in turns: ONNX Runtime runs a step three times when it captures it, and no
-node may overwrite what another has yet to read. Only keys and values are written in place, each
-time the same ones.
+node may overwrite what another has yet to read. Only keys and values, and states of SSRU, are
+written in place, each time the same ones.
 """
 
 from __future__ import annotations
@@ -48,10 +48,8 @@ def build_resident(
 ) -> onnx.ModelProto:
     """The graph for beams of at most ``rows``; its weights stay in the shared file.
 
-    Raises ``ValueError`` for a network with SSRU, and for too many rows.
+    Raises ``ValueError`` for too many rows.
     """
-    if config.recurrent:
-        raise ValueError("the resident graph has no SSRU")
     if not 1 <= rows <= MOST_ROWS:
         raise ValueError(f"a beam on the device has 1 to {MOST_ROWS} rows, not {rows}")
     emitter = Emitter(GraphBuilder(weights), config, precision)
@@ -95,12 +93,25 @@ class _Resident:
         self.width = min(2 * rows + EXTRA_CANDIDATES, self.config.target_vocabulary)
 
     def begin(self) -> None:
-        """Begin new sentences, and choose the cache entries of this step."""
+        """Begin new sentences, and choose the cache entries or states of this step."""
         g, rows = self.g, self.rows
         new = g.op("Equal", "positions", g.constant(0, np.int64))
         first = g.constant([0, *[DEAD] * (rows - 1)], np.float32)
         self.sums = g.op("Where", new, first, "sums")
         self.tokens = g.op("Where", new, g.constant(self.ids.bos, np.int64), "tokens")
+        if self.config.recurrent:
+            # Whatever its parent is, a new sentence reads zeros, which its admission has written.
+            self.reads = g.reshape(g.op("Add", "first_reads", "parents"), -1)
+            self.writes = g.reshape("state_writes", -1, 1)
+        else:
+            self._choose_entries(new)
+        # Positions stop at the last one, because the counter of an empty slot is never reset.
+        length = self.config.max_length
+        after = np.minimum(np.arange(1, length + 1), length - 1)
+        g.op("Gather", g.tensor("position_after", after), "positions", into="next_positions")
+
+    def _choose_entries(self, new: str) -> None:
+        g, rows = self.g, self.rows
         hidden = g.constant(self.hidden, self.element)
         seen = g.op("Where", g.unsqueeze(new, 2), hidden, "self_bias")
         # The mean over rows is lowest where no row sees the entry; the first K of those are taken.
@@ -120,15 +131,14 @@ class _Resident:
         self.self_bias = self._padded(g.unsqueeze(self.seen, 1), 2, 4)
         last = g.op("Mul", g.unsqueeze(free, 2, 3), g.ints(0, 0, 1))
         self.write_indices = g.op("Add", "write_base", last)
-        # Positions stop at the last one, because the counter of an empty slot is never reset.
-        length = self.config.max_length
-        after = np.minimum(np.arange(1, length + 1), length - 1)
-        g.op("Gather", g.tensor("position_after", after), "positions", into="next_positions")
 
     def decoder(self) -> str:
         e = self.e
         x = e.flat(e.embed("target", self.tokens, "positions"))
-        return e.fused_decoder(x, self._attend, self._cross)
+        return e.fused_decoder(x, self._recur if e.config.recurrent else self._attend, self._cross)
+
+    def _recur(self, i: int, y: str) -> str:
+        return self.e.recur(i, y, self.reads, self.writes)
 
     def _attend(self, i: int, y: str) -> str:
         e, g = self.e, self.g
@@ -241,5 +251,8 @@ class _Resident:
         g.op("Add", sums, "row_bias", into="next_sums")
         g.op("GatherElements", tokens_BR, ranks, axis=1, into="next_tokens")
         places = g.op("GatherElements", places_BR, ranks, axis=1)
-        parents = g.op("Div", places, g.constant(width, np.int64))
-        g.op("GatherND", self.seen, g.unsqueeze(parents, 2), batch_dims=1, into="next_self_bias")
+        into = "next_parents" if self.config.recurrent else ""
+        parents = g.op("Div", places, g.constant(width, np.int64), into=into)
+        if not self.config.recurrent:
+            lines = g.unsqueeze(parents, 2)
+            g.op("GatherND", self.seen, lines, batch_dims=1, into="next_self_bias")

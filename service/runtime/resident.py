@@ -50,10 +50,9 @@ _MOST_SPARE = 4
 _MOST_PADDED = 1 << 12
 """Source tokens, padding included, of the encode that reserves memory."""
 
-_STATE = ("sums", "tokens", "self_bias")
 _Place = tuple[type[np.generic], tuple[int, ...], int]
 """Element type, shape and address of an array."""
-_RECORD = ("rank_places", "rank_tokens", "rank_sums", "entries")
+_RECORD = ("rank_places", "rank_tokens", "rank_sums")
 
 
 class _Bound(NamedTuple):
@@ -86,10 +85,16 @@ class ResidentBackend:
             2 * limits.rows_per_slot + EXTRA_CANDIDATES, dimensions.vocabulary_size
         )
         rows, bucket = limits.rows_per_slot, memory.self_bucket
-        self._most_entries = -(-rows * (limits.target_length + 2) // bucket) * bucket
-        """A sentence whose rows have nothing in common needs no more."""
+        if dimensions.recurrent:
+            # Two states of each row, in turns read and written, take as much as a key and a value.
+            self._fewest_entries = self._most_entries = 2 * rows
+            most = rows
+        else:
+            # A sentence whose rows have nothing in common needs no more.
+            most = -(-rows * (limits.target_length + 2) // bucket) * bucket
+            self._fewest_entries, self._most_entries = bucket, most
         # With caches of the largest size, the budget is never exceeded.
-        entries = self._most_entries + limits.source_length + memory.cross_bucket
+        entries = most + limits.source_length + memory.cross_bucket
         slot_bytes = 2 * dimensions.decoder_layers * dimensions.width * np.dtype(element).itemsize
         slots = max(1, min(limits.slots, cache_bytes // (slot_bytes * entries)))
         self.limits = Limits(slots, rows, limits.source_length, limits.target_length)
@@ -124,11 +129,14 @@ class ResidentBackend:
         }
         self._memberships: dict[Beam, dict[str, NDArray[Any]]] = {}
         """Rows of the members by beam."""
+        self._searched = "sums", "tokens", "parents" if self._own.states else "self_bias"
+        """State of the searches."""
         self._recorded = Layout()
         for name in _RECORD:
-            columns = rows if name == "entries" else 2 * rows
             number = np.float32 if name == "rank_sums" else np.int64
-            self._recorded.add(name, (slots, columns), number)
+            self._recorded.add(name, (slots, 2 * rows), number)
+        if not self._own.states:
+            self._recorded.add("entries", (slots, rows), np.int64)
         (self._bias_rows,) = (n.shape[2] for n in step.get_inputs() if n.name == "cross_bias")
         # Reserved once, so that lengthening a cache can fail in its pool only.
         largest = self._most_entries, limits.source_length + memory.cross_bucket
@@ -142,7 +150,7 @@ class ResidentBackend:
             given.reserve(self._given_layout(*largest).end)
         self._state.reserve(self._state_layout(self._most_entries).end)
         self._stated = Layout()
-        self._resize(bucket)
+        self._resize(self._fewest_entries)
 
     @classmethod
     def load(
@@ -206,9 +214,9 @@ class ResidentBackend:
             stale_P[slots] = True
 
     def step(self, batch: Launch) -> Ranked:
-        slots = batch.slots
-        self._fit(slots)
-        return self._launch(slots)
+        if not self._own.states:
+            self._fit(batch.slots)
+        return self._launch(batch.slots)
 
     def _launch(self, slots: NDArray[np.int64]) -> Ranked:
         sentences = self._memory.batch_size(int(slots.max()) + 1, self.limits.slots)
@@ -225,8 +233,9 @@ class ResidentBackend:
         self._turn = other
         self._events[other].wait()
         record = self._recorded_arrays[other]
-        for entries_P in record["entries"].T:
-            np.maximum(self._highest_P, entries_P, out=self._highest_P, where=self._launched_P)
+        if not self._own.states:
+            for entries_P in record["entries"].T:
+                np.maximum(self._highest_P, entries_P, out=self._highest_P, where=self._launched_P)
         self._launched_P[...] = False
         self._launched_P[slots] = True
         return Ranked(
@@ -277,7 +286,7 @@ class ResidentBackend:
         self._launched_P[...] = False
         self._lengths_P[...] = 0
         self._cross.resize(1, self.limits.slots)
-        self._resize(self._memory.self_bucket)
+        self._resize(self._fewest_entries)
 
     def _membership(self, beam: Beam) -> dict[str, NDArray[Any]]:
         """Inputs of the graph for a sentence with this beam."""
@@ -317,11 +326,11 @@ class ResidentBackend:
         A sentence needs no more entries than its rows have had tokens, and none above the highest
         in use and those of the two launches whose records have not been read.
         """
-        rows, bucket = self.limits.rows_per_slot, self._memory.self_bucket
+        rows = self.limits.rows_per_slot
         highest_S = self._highest_P[slots]
         unread_S = highest_S + 1 + 2 * rows
         needed = int(np.minimum(unread_S, rows * (self._positions_P[slots] + 1)).max())
-        length = bucket
+        length = self._fewest_entries
         while length < min(needed, _ORDERED_ENTRIES):
             length *= 2
         if needed > _ORDERED_ENTRIES:
@@ -354,7 +363,10 @@ class ResidentBackend:
         for turn in range(2):
             layout.add(f"sums {turn}", (slots, rows), np.float32)
             layout.add(f"tokens {turn}", (slots, rows), np.int64)
-            layout.add(f"self_bias {turn}", (slots, rows, entries), self._element)
+            if self._own.states:
+                layout.add(f"parents {turn}", (slots, rows), np.int64)
+            else:
+                layout.add(f"self_bias {turn}", (slots, rows, entries), self._element)
         return layout
 
     def _lay_out_given(self) -> None:
@@ -372,14 +384,18 @@ class ResidentBackend:
             layout.add(name, array.shape, array.dtype.type)
         layout.add("cross_bias", (slots, 1, self._bias_rows, sources), self._element)
         # Constants, which are sent once.
-        layout.add("entry_numbers", (entries,), np.int64)
-        layout.add("write_base", (slots, 1, self._heads, 3), np.int64)
+        if self._own.states:
+            layout.add("first_reads", (slots, 1), np.int64)
+            layout.add("state_writes", (slots, self.limits.rows_per_slot), np.int64)
+        else:
+            layout.add("entry_numbers", (entries,), np.int64)
+            layout.add("write_base", (slots, 1, self._heads, 3), np.int64)
         return layout
 
     def _send(self, turn: int) -> None:
         """Copy positions and membership to the device; after a change of lengths, constants too."""
         arrays = self._given_arrays[turn]
-        end, _, _ = self._places.places["entry_numbers"]
+        end, _, _ = self._places.places["first_reads" if self._own.states else "entry_numbers"]
         if not arrays:
             arrays = self._given_arrays[turn] = self._constants(turn)
             end = self._places.end
@@ -396,8 +412,13 @@ class ResidentBackend:
 
     def _constants(self, turn: int) -> dict[str, NDArray[Any]]:
         """The arrays of a block by name, with the constants of the present lengths."""
-        block = self._given[turn]
+        block, rows = self._given[turn], self.limits.rows_per_slot
         arrays = {name: block.view(*place) for name, place in self._places.places.items()}
+        if self._own.states:
+            first_P1 = np.arange(self.limits.slots)[:, None] * 2 * rows
+            arrays["first_reads"][...] = first_P1 + (1 - turn) * rows
+            arrays["state_writes"][...] = first_P1 + turn * rows + np.arange(rows)
+            return arrays
         arrays["entry_numbers"][...] = np.arange(self._own.length)
         write_base_PHI = arrays["write_base"][:, 0]
         write_base_PHI[..., 0] = np.arange(self.limits.slots)[:, None]
@@ -422,25 +443,23 @@ class ResidentBackend:
         for name in self._places.places:
             count = None if name == "entry_numbers" else sentences
             yield name, _place(self._places, name, self._given[turn].address, count)
-        for name in _STATE:
+        for name in self._searched:
             yield name, _place(self._stated, f"{name} {turn}", self._state.address, sentences)
         for pool in (self._own, self._cross):
             for name, address in pool.arrays():
-                shape = sentences, pool.heads, pool.length, pool.width
-                yield name, (pool.element, shape, address)
+                yield name, (pool.element, pool.shape(sentences), address)
 
     def _outputs(self, sentences: int, turn: int) -> Iterator[tuple[str, _Place]]:
         other = 1 - turn
         address = self._given[other].address
         yield "next_positions", _place(self._places, "positions", address, sentences)
-        for name in _STATE:
+        for name in self._searched:
             place = _place(self._stated, f"{name} {other}", self._state.address, sentences)
             yield f"next_{name}", place
-        for name in _RECORD:
+        for name in self._recorded.places:
             yield name, _place(self._recorded, name, self._records[turn].address, sentences)
-        for name, place in self._inputs(sentences, turn):
-            if name.startswith(("self_keys", "self_values")):
-                yield f"updated_{name}", place
+        for name, address in self._own.arrays():
+            yield f"updated_{name}", (self._own.element, self._own.shape(sentences), address)
 
 
 def _place(layout: Layout, name: str, address: int, sentences: int | None) -> _Place:

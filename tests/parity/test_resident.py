@@ -42,6 +42,9 @@ NETWORKS = {
     "learned positions, output bias": lambda: random_network(
         replace(CONFIG, positions="learned", output_bias=True, tying="decoder"), seed=5
     ),
+    "ssru": lambda: random_network(
+        replace(CONFIG, decoder="ssru", output_bias=True, tying="decoder"), seed=6
+    ),
 }
 
 Requests = list[tuple[tuple[int, ...], DecodingOptions]]
@@ -144,13 +147,13 @@ def test_results_do_not_depend_on_when_sentences_arrive(one: Model) -> None:
 
 
 def test_simulated_gpu_finds_the_same_with_copies_on_a_stream(
-    one: Model, monkeypatch: pytest.MonkeyPatch
+    model: Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     requests = some_requests(4, 25, seed=3)
-    wanted = one.resident(4, requests)
+    wanted = model.resident(4, requests)
     runtime = Runtime()
     bind_by_value(monkeypatch, runtime)
-    assert_same(one.resident(4, requests, SimulatedGpu(runtime)), wanted)
+    assert_same(model.resident(4, requests, SimulatedGpu(runtime)), wanted)
     assert not runtime.blocks
     assert not runtime.pinned
 
@@ -175,11 +178,11 @@ def test_caches_grow_and_shrink_with_the_sentences(one: Model) -> None:
     assert lengths[-1] == 16
 
 
-def test_sentence_of_nan_fails_alone_and_leaves_nothing_in_its_slot(one: Model) -> None:
+def test_sentence_of_nan_fails_alone_and_leaves_nothing_in_its_slot(model: Model) -> None:
     options = DecodingOptions(beam_size=4, max_decoding_length=10)
     requests: Requests = [((5 + i, 6, 7, 8, 3), options) for i in range(7)]
-    wanted = one.synchronous(4, requests)
-    backend = ResidentBackend.load(one.bundles[4], "fp32", slots=SLOTS, threads=1)
+    wanted = model.synchronous(4, requests)
+    backend = ResidentBackend.load(model.bundles[4], "fp32", slots=SLOTS, threads=1)
     scheduler = BeamScheduler(backend.limits, SPECIAL_IDS)
     for sequence in arriving(requests):
         scheduler.add(sequence)

@@ -98,7 +98,7 @@ def test_model_is_imported_from_plain_and_packed_files(
     assert manifest.alignment is not None
     assert (manifest.alignment.layer, manifest.alignment.head) == (1, 0)
     assert manifest.decoding.beam_size == 1
-    assert not bundle.has_resident("fp16")
+    assert bundle.has_resident("fp16")
     shortlist = bundle.shortlist()
     assert shortlist is not None and shortlist.source_vocabulary_size == SMALL.pieces + 2
     assert len(original.words[0]) == SMALL.pieces - 2
