@@ -85,10 +85,10 @@ class Menu {
     this.#fill();
   }
 
-  /** The languages that have every word of the field in a name. */
+  /** The languages that have every word of the field in a name, whether or not there is room to show it. */
   #found() {
     const words = plain(this.#field.value).split(" ").filter(Boolean);
-    return this.#languages.filter(([code, name]) => words.every((word) => plain(`${code} ${name}`).includes(word)));
+    return this.#languages.filter(([code, name]) => words.every((word) => plain(`${code} ${name} ${nativeName(code)}`).includes(word)));
   }
 
   /** Show the chosen language, too, because the menu would otherwise show another as chosen. */
