@@ -408,6 +408,9 @@ class Optimisation:
     steps the share is smaller, so that the weights of the beginning are forgotten."""
     r_drop: Weight = 0.0
     """Weight alpha of R-Drop (Liang et al., 2021), a penalty on differing dropout passes."""
+    guided_alignment: Weight = 0.0
+    """Weight of the alignment loss of one head, which then aligns the words of the bundle; see
+    ``training.loop.guidance``."""
     split_pieces: Rate = 0.0
     """Share of the pieces that are read as two pieces, others in every epoch; see
     ``training.data.splitting``. The budget of a batch does not count the additional ones."""
@@ -421,6 +424,8 @@ class Optimisation:
             raise InvalidRecipe(
                 "schedule 'wsd' needs a decay, in steps, and no other schedule has one"
             )
+        if self.guided_alignment and self.r_drop:
+            raise InvalidRecipe("guided_alignment and r_drop exclude each other: set one to 0")
         for name in ("decay_accumulate", "decay_label_smoothing"):
             if getattr(self, name) is not None and not self.decay:
                 raise InvalidRecipe(f"{name} is of the decay of schedule 'wsd', and there is none")

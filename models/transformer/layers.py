@@ -151,7 +151,7 @@ class DecoderLayer(nn.Module):
         source: KeysValues,
         visible: Visible,
         source_visible: Tensor,
-        maps: tuple[list[Tensor], list[Tensor]] | None = None,
+        maps: tuple[list[Tensor] | None, list[Tensor]] | None = None,
     ) -> tuple[Tensor, Past]:
         """Run the layer over ``x`` at positions that follow those of ``past``.
 

@@ -125,12 +125,14 @@ class Transformer(nn.Module):
         source_BS: Tensor,
         target_BT: Tensor,
         maps: tuple[list[Tensor], list[Tensor]] | None = None,
+        last_cross: list[Tensor] | None = None,
     ) -> Tensor:
         """The decoder's output at each target position, ``[B, T, W]``, before projection.
 
         Padding must stand at the end. The causal mask then hides it from every real position. A
         padding mask would exclude the fastest kernels. The output at padding is meaningless. With
-        ``maps``, which are displayed, a padding mask is added.
+        ``maps``, which are displayed, a padding mask is added. ``last_cross`` gets the last layer's
+        map of the source, ``[B, H, T, S]``.
         """
         source_visible = padding_mask(source_BS, self.config.pad_id)
         visible: Visible = CAUSAL
@@ -139,8 +141,12 @@ class Transformer(nn.Module):
                 target_BT, self.config.pad_id
             )
         x_BTW = self.target_embedding(target_BT)
-        for layer in self.decoder_layers:
-            x_BTW = self._through(_decoded, x_BTW, layer, memory_BSW, visible, source_visible, maps)
+        *others, last = self.decoder_layers
+        of_last = maps if last_cross is None else (None, last_cross)
+        for layer, its_maps in (*((layer, maps) for layer in others), (last, of_last)):
+            x_BTW = self._through(
+                _decoded, x_BTW, layer, memory_BSW, visible, source_visible, its_maps
+            )
         normalised: Tensor = self.decoder_norm(x_BTW)
         return normalised
 
@@ -190,7 +196,7 @@ def _decoded(
     memory_BSW: Tensor,
     visible: Visible,
     source_visible: Tensor,
-    maps: tuple[list[Tensor], list[Tensor]] | None,
+    maps: tuple[list[Tensor] | None, list[Tensor]] | None,
 ) -> Tensor:
     source = layer.cross.keys_values(memory_BSW)
     decoded, _ = layer(x_BTW, None, source, visible, source_visible, maps)

@@ -10,7 +10,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from models.bundle.bundle import SOURCE_TOKENIZER, TARGET_TOKENIZER, TOKENIZER, Bundle
-from models.bundle.manifest import Corpus, Direction, Precision, Provenance, SentenceLimits
+from models.bundle.manifest import (
+    AlignmentSource,
+    Corpus,
+    Direction,
+    Precision,
+    Provenance,
+    SentenceLimits,
+)
 from models.bundle.tokenizer import Tokenizers
 from models.export.calibration import Pair as IdPair
 from models.export.publication import (
@@ -79,6 +86,11 @@ def export(
             strength=recipe.strength,
         ),
         shortlist=run.shortlist if run.shortlist.exists() else None,
+        alignment=(
+            AlignmentSource(layer=network.config.decoder_layers - 1, head=0)
+            if recipe.optimisation.guided_alignment
+            else None
+        ),
     )
     fits = _Fitting(recipe, network.config.max_length, data_directory, tokenizers, directions)
     sentences = [

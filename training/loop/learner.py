@@ -16,6 +16,7 @@ from training import device as devices
 from training.data.portions import Portion
 from training.loop.distributed import World, unsynchronised
 from training.loop.execution import Execution, ImpossibleExecution
+from training.loop.guidance import Guide
 from training.loop.objective import disagreement, projected_loss, smoothed_loss
 from training.loop.optimiser import optimiser_for
 from training.loop.precision import AUTOCAST, precision_for
@@ -77,19 +78,25 @@ class Objective(nn.Module):
     """The network and its loss as one module, for ``torch.compile`` and DDP."""
 
     def __init__(
-        self, network: Transformer, optimisation: Optimisation, compiled: bool = False
+        self,
+        network: Transformer,
+        optimisation: Optimisation,
+        compiled: bool = False,
+        guide: Guide | None = None,
     ) -> None:
         super().__init__()
         self.network = network
         self.smoothing = optimisation.label_smoothing
         """May change between steps."""
         self.r_drop = optimisation.r_drop
+        self.guided_alignment = optimisation.guided_alignment
+        self.guide = guide
         self.compiled = compiled
 
     def forward(
         self, source_BS: Tensor, input_BT: Tensor, positions_N: Tensor, targets_N: Tensor
     ) -> Tensor:
-        """The sum of the target tokens' losses, in nats.
+        """The sum of the target tokens' losses, in nats, and the weighted loss of the alignment.
 
         With R-Drop (Liang et al., 2021, section 2.1), both passes are rows of one batch, and the
         loss is half of the paper's: half the sum of both likelihood losses, plus half of the weight
@@ -98,20 +105,35 @@ class Objective(nn.Module):
         if self.r_drop:
             source_BS, input_BT = source_BS.repeat(2, 1), input_BT.repeat(2, 1)
             positions_N = torch.cat((positions_N, positions_N + input_BT.numel() // 2))
-        hidden_BTW = self.network.decode(self.network.encode(source_BS), source_BS, input_BT)
+        maps: list[Tensor] | None = None if self.guide is None else []
+        memory_BSW = self.network.encode(source_BS)
+        hidden_BTW = self.network.decode(memory_BSW, source_BS, input_BT, last_cross=maps)
         # Padding is removed before the projection, the most expensive operation here.
         hidden_NW = hidden_BTW.flatten(0, 1).index_select(0, positions_N)
         pad = self.network.config.pad_id
         if not self.compiled and not self.r_drop:
             generator = self.network.generator
-            return projected_loss(hidden_NW, generator, targets_N, self.smoothing, pad)
+            loss = projected_loss(hidden_NW, generator, targets_N, self.smoothing, pad)
+            return loss + self._misaligned(maps, source_BS, positions_N, targets_N)
         logits_NV = self.network.project(hidden_NW)
         if not self.r_drop:
-            return smoothed_loss(logits_NV, targets_N, self.smoothing, pad)
+            loss = smoothed_loss(logits_NV, targets_N, self.smoothing, pad)
+            return loss + self._misaligned(maps, source_BS, positions_N, targets_N)
         likelihoods = smoothed_loss(logits_NV, targets_N.repeat(2), self.smoothing, pad)
         one_NV, other_NV = logits_NV.chunk(2)
         apart = disagreement(one_NV, other_NV, targets_N, pad)
         return 0.5 * likelihoods + 0.5 * self.r_drop * apart
+
+    def _misaligned(
+        self, maps: list[Tensor] | None, source_BS: Tensor, positions_N: Tensor, targets_N: Tensor
+    ) -> Tensor | float:
+        """The weighted loss of the head that learns alignments."""
+        if self.guide is None or maps is None:
+            return 0.0
+        weights_BTS = maps[0][:, 0]
+        weights_NS = weights_BTS.flatten(0, 1).index_select(0, positions_N)
+        sources_NS = source_BS.index_select(0, positions_N // weights_BTS.size(1))
+        return self.guided_alignment * self.guide.loss(weights_NS, sources_NS, targets_N)
 
 
 class Learner:
@@ -127,8 +149,10 @@ class Learner:
         world: World | None = None,
         backend: str | Callable[..., object] = "inductor",
         smoothing: Callable[[int], float] | None = None,
+        guide: Guide | None = None,
     ) -> None:
-        """``schedule`` and ``smoothing`` return learning rate and label smoothing of a step."""
+        """``schedule`` and ``smoothing`` return learning rate and label smoothing of a step.
+        ``guide`` is of guided alignment."""
         execution = Execution() if execution is None else execution
         self.world = World() if world is None else world
         if execution.cuda_graphs and (optimisation.accumulate > 1 or self.world.size > 1):
@@ -147,7 +171,7 @@ class Learner:
         self._clip_norm = optimisation.clip_norm
         self._graphs = execution.cuda_graphs
         network.recomputing = execution.activation_checkpointing
-        objective = Objective(network, optimisation, execution.compile)
+        objective = Objective(network, optimisation, execution.compile, guide)
         self._unshared = objective
         self._smoothing = smoothing
         if execution.compile:

@@ -32,6 +32,7 @@ from training.loop.checkpoint_writer import CheckpointWriter
 from training.loop.distributed import World
 from training.loop.event_log import RunLog, SilentLog
 from training.loop.execution import Execution
+from training.loop.guidance import guide_of
 from training.loop.learner import Learner, Outcome
 from training.loop.progress import Progress
 from training.loop.resuming import (
@@ -113,6 +114,7 @@ class Trainer:
         optimisation = self.recipe.optimisation
         self.network = build(config, recipe.seed).to(device)
         self.schedule = schedule_of(recipe)
+        guided = bool(optimisation.guided_alignment)
         self.learner = Learner(
             self.network,
             optimisation,
@@ -121,6 +123,7 @@ class Trainer:
             self.execution,
             self.world,
             smoothing=smoothing_of(recipe),
+            guide=guide_of(run, self.tokenizers, device, self.world) if guided else None,
         )
         self.average: Transformer | None = None
         """The moving average of the network, if the recipe has one and training has begun."""
