@@ -40,7 +40,7 @@ from service.api.metering import (
 from service.api.openapi import add_document
 from service.api.pages import add_pages
 from service.api.readings import MOST_BYTES, Readings
-from service.catalogue.catalogue import Catalogue
+from service.catalogue.catalogue import Catalogue, Preference
 from service.catalogue.errors import NotReady
 from service.catalogue.loaded_model import LoadedModel
 from service.catalogue.repository import Loader, ModelRepository, Reloaded
@@ -132,7 +132,9 @@ def build(
         )
     if settings.redis and settings.result_megabytes:
         loader = sharing(loader, redis)
-    repository = ModelRepository(partial(discover, settings.bundles), loader, settings.preferred)
+    repository = ModelRepository(
+        partial(discover, settings.bundles), loader, preference_of(settings)
+    )
     repository.watch(lambda: _prepare(detector, repository))
     reloader = Reloader(repository, metrics, settings.reload_seconds)
     translator = LocalTranslator(repository, _admission(settings), detector)
@@ -276,6 +278,10 @@ class Front:
     link: OwnerLink
 
 
+def preference_of(settings: Settings) -> Preference:
+    return Preference(settings.preferred, settings.canaries)
+
+
 def build_front(
     settings: Settings, owner: Path, drain: Drain, open_model: OpenModel | None = None
 ) -> Front:
@@ -287,7 +293,7 @@ def build_front(
         socket_beside(owner),
         detector.prepare,
         open_model,
-        settings.preferred,
+        preference_of(settings),
         settings.request_seconds,
     )
     state = _State(settings)

@@ -9,6 +9,7 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from service.catalogue.catalogue import Preference
 from service.catalogue.errors import NotReady
 from service.catalogue.repository import FoundBundle, ModelRepository
 from service.document_jobs.work import DocumentWork
@@ -37,7 +38,7 @@ class LocalModels:
         self._repository = ModelRepository(
             lambda: [bundle for bundle in self._found() if bundle.name in self._names],
             lambda bundle: load(bundle.path, settings, self._metrics.observer),
-            settings.preferred,
+            Preference(settings.preferred),
         )
         self.translator = LocalTranslator(self._repository, Admission(sys.maxsize), self._detector)
 

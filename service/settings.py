@@ -59,6 +59,12 @@ class Settings(BaseModel):
         description="names of models, separated by commas, that requests without a model get "
         "before others of the pair; then the best by the FLORES score of its card",
     )
+    canary: str = Field(
+        default="",
+        pattern=r"^$|^[^\s,=]+=\d{1,2}(\.\d+)?(,[^\s,=]+=\d{1,2}(\.\d+)?)*$",
+        description="models, as NAME=PERCENT and separated by commas, that get this share of the "
+        "requests without a model, by a hash of the text, and otherwise come last in their pair",
+    )
     argos_index: str = Field(
         default="https://raw.githubusercontent.com/argosopentech/argospm-index/main/index.json",
         pattern=r"^https?://\S+$",
@@ -330,6 +336,12 @@ class Settings(BaseModel):
         """The names in ``prefer``."""
         return tuple(self.prefer.replace(",", " ").split())
 
+    @property
+    def canaries(self) -> dict[str, float]:
+        """The percentages in ``canary`` by model."""
+        given = (each.split("=") for each in self.canary.split(",") if each)
+        return {name: float(percent) for name, percent in given}
+
     @classmethod
     def from_environment(
         cls, environment: Mapping[str, str] = os.environ, **overrides: Any
@@ -393,6 +405,8 @@ def _allowed(name: str) -> str:
         return "true or false"
     if name == "oidc_issuer":
         return "empty or an https:// address without a query; http:// only of this machine"
+    if name == "canary":
+        return "as NAME=5, a percentage below 100, separated by commas"
     if name == "gpus":
         return "all, or numbers of GPUs, separated by commas"
     if name == "trusted_proxies":

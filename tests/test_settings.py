@@ -49,6 +49,10 @@ def test_outside_of_a_clone_bundles_and_state_are_those_of_the_user(
         ("DRAGOMAN_TRACING", "a:4318", "empty or an address that begins with http:// or https://"),
         ("DRAGOMAN_PRECISION", "fp8", "one of auto, fp32, int8, fp16"),
         ("DRAGOMAN_GPUS", "one", "all, or numbers of GPUs, separated by commas"),
+        *(
+            ("DRAGOMAN_CANARY", canary, "as NAME=5, a percentage below 100, separated by commas")
+            for canary in ("next", "next=", "next=100", "next=5;other=5")
+        ),
         ("DRAGOMAN_LOG_FORMAT", "xml", "one of console, json"),
         ("DRAGOMAN_ARGOS_INDEX", "", "an address that begins with http:// or https://"),
         *(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -17,6 +18,22 @@ from service.text.types import Language, LanguagePair
 Route = tuple[DirectedModel, ...]
 Side = Literal["sources", "targets"]
 
+_HASHED = 1000
+"""Characters of a text by which it is given to a canary."""
+
+
+@dataclass(frozen=True, slots=True)
+class Preference:
+    """The models of a pair that requests without a model get."""
+
+    first: tuple[str, ...] = ()
+    """Names of models that are taken before others."""
+    canaries: Mapping[str, float] = field(default_factory=dict)
+    """Percentages of the texts that models get; for other texts they come last."""
+
+
+NO_PREFERENCE = Preference()
+
 
 @dataclass(frozen=True)
 class Catalogue:
@@ -28,8 +45,7 @@ class Catalogue:
     models: tuple[LoadedModel, ...] = ()
     failed: Mapping[str, str] = field(default_factory=dict)
     """Maps the bundle directory to the reason."""
-    preferred: tuple[str, ...] = ()
-    """Names of models that are taken before others of a pair."""
+    preference: Preference = NO_PREFERENCE
 
     @cached_property
     def sources(self) -> tuple[str, ...]:
@@ -87,12 +103,17 @@ class Catalogue:
         return tuple(pairs)
 
     def route(
-        self, pair: LanguagePair, name: str | None = None, permission: Permission | None = None
+        self,
+        pair: LanguagePair,
+        name: str | None = None,
+        permission: Permission | None = None,
+        text: str = "",
     ) -> Route:
         """The models from source to target: one, or two through a pivot.
 
-        Of several models for a pair, the one called ``name`` is taken, else the best whose engine
-        is alive: the first of ``preferred``, then by the FLORES score of its card, then by name.
+        Of several models for a pair, the one called ``name`` is taken, else the canary that
+        ``text`` falls to by its hash, else the best whose engine is alive: the first of
+        its preference, then by the FLORES score of its card, then by name.
         English is the preferred pivot. Models without ``permission`` are passed over. Raises
         ``UnknownModel``, ``UnsupportedPair`` or ``NotPermitted``.
         """
@@ -107,13 +128,13 @@ class Catalogue:
                     return (directed,)
             offered = [str(directed.pair) for directed in model.directed]
             raise UnsupportedPair(pair.source, pair.target, offered, name)
-        if direct := self._directed_model(pair, permission):
+        if direct := self._directed_model(pair, permission, text):
             return (direct,)
         routes = [
             (first, second)
             for pivot in in_pivot_order(self._direct(pair.source))
-            if (first := self._directed_model(LanguagePair(pair.source, pivot), permission))
-            and (second := self._directed_model(LanguagePair(pivot, pair.target), permission))
+            if (first := self._directed_model(LanguagePair(pair.source, pivot), permission, text))
+            and (second := self._directed_model(LanguagePair(pivot, pair.target), permission, text))
         ]
         if not routes:
             if permission is not None:
@@ -154,8 +175,11 @@ class Catalogue:
             by_pair[directed.pair] = (*by_pair.get(directed.pair, ()), directed)
         return {pair: tuple(sorted(own, key=self._rank)) for pair, own in by_pair.items()}
 
-    def _rank(self, directed: DirectedModel) -> tuple[int, float, str]:
-        return rank(directed.model.manifest, directed.pair, self.preferred)
+    def _rank(self, directed: DirectedModel) -> tuple[bool, int, float, str]:
+        manifest, preference = directed.model.manifest, self.preference
+        return manifest.name in preference.canaries, *rank(
+            manifest, directed.pair, preference.first
+        )
 
     @cached_property
     def _targets(self) -> Mapping[str, set[str]]:
@@ -169,12 +193,25 @@ class Catalogue:
         return self._targets.get(source, set())
 
     def _directed_model(
-        self, pair: LanguagePair, permission: Permission | None
+        self, pair: LanguagePair, permission: Permission | None, text: str = ""
     ) -> DirectedModel | None:
         fitting = self._by_pair.get(pair, ())
         if permission is not None:
             fitting = tuple(w for w in fitting if permission.permits_model(w.model.name))
+        if text and (canaries := self.preference.canaries):
+            place = _place_of(text)
+            for directed in fitting:
+                place -= canaries.get(directed.model.name, 0.0)
+                if place < 0 and directed.model.engine.alive:
+                    return directed
         return next((w for w in fitting if w.model.engine.alive), fitting[0] if fitting else None)
+
+
+def _place_of(text: str) -> float:
+    """A number from 0 up to 100 by which texts are distributed evenly."""
+    start = text[:_HASHED].encode(errors="surrogatepass")
+    digest = hashlib.blake2b(start, digest_size=4).digest()
+    return int.from_bytes(digest) / 2**32 * 100
 
 
 def in_pivot_order(codes: Iterable[str]) -> list[str]:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from models.bundle.manifest import InvalidBundle
-from service.catalogue.catalogue import Catalogue, Route
+from service.catalogue.catalogue import NO_PREFERENCE, Catalogue, Preference, Route
 from service.catalogue.errors import ModelReplaced, NotReady, without_directory
 from service.catalogue.loaded_model import LoadedModel
 from service.catalogue.permission import Permission
@@ -60,11 +60,12 @@ Loader = Callable[[FoundBundle], Awaitable[LoadedModel]]
 
 
 class ModelRepository:
-    def __init__(self, discover: Discover, load: Loader, preferred: tuple[str, ...] = ()) -> None:
-        """``preferred`` is that of ``Catalogue``."""
+    def __init__(
+        self, discover: Discover, load: Loader, preference: Preference = NO_PREFERENCE
+    ) -> None:
         self._discover = discover
         self._load = load
-        self._preferred = preferred
+        self._preference = preference
         self._reloading = asyncio.Lock()
         self._catalogue: Catalogue | None = None
         self._found: Mapping[str, tuple[FoundBundle, LoadedModel]] = {}
@@ -200,7 +201,7 @@ class ModelRepository:
         after = tuple(model for _, model in kept.values())
         failed = {name: why for name, (_, why) in broken.items()} | doubled
         self._found, self._broken = kept, broken
-        self._catalogue = Catalogue(after, failed, self._preferred)
+        self._catalogue = Catalogue(after, failed, self._preference)
         if loaded or kept.keys() != before.keys():
             for observer in self._observers:
                 observer()
@@ -237,7 +238,7 @@ class ModelRepository:
         # Log once, because polling would repeat the line every few seconds.
         if failed != catalogue.failed:
             logger.error("the bundles cannot be listed, so the catalogue stays: %s", error)
-        self._catalogue = Catalogue(catalogue.models, failed, self._preferred)
+        self._catalogue = Catalogue(catalogue.models, failed, self._preference)
         return Reloaded(failed=failed)
 
     async def close(self) -> None:

@@ -128,7 +128,9 @@ class Translator:
         catalogue = self._models.catalogue
         found: dict[int, SentenceTooLong] = {}
         for each in await self.reader.read_texts(request, catalogue):
-            (first, *_) = catalogue.route(each.pair, request.model, request.permission)
+            (first, *_) = catalogue.route(
+                each.pair, request.model, request.permission, request.texts[0]
+            )
             try:
                 await self.reader.prepared([each.marked], first, Job.of(request))
             except SentenceTooLong as error:

@@ -22,7 +22,7 @@ from models.bundle.manifest import InvalidBundle
 from service.api.access import Caller, Callers
 from service.api.errors import KeyInvalid
 from service.api.metering import RunningCharge
-from service.catalogue.catalogue import Catalogue
+from service.catalogue.catalogue import NO_PREFERENCE, Catalogue, Preference
 from service.catalogue.errors import ModelReplaced, NotReady
 from service.catalogue.loaded_model import LoadedModel
 from service.catalogue.result_cache import DeliverDecoded, SourceSentence
@@ -78,15 +78,15 @@ class OwnerLink:
         path: Path,
         prepare: Callable[[Sequence[str]], None],
         open_model: OpenModel,
-        preferred: tuple[str, ...] = (),
+        preference: Preference = NO_PREFERENCE,
         seconds: float | None = None,
     ) -> None:
         """``path`` is the owner's socket. ``prepare`` blocks; it gets the languages on offer.
 
-        ``preferred`` is that of ``Catalogue``. ``seconds`` limits calls outside of a translation.
+        ``seconds`` limits calls outside of a translation.
         """
         self._seconds = seconds
-        self._preferred = preferred
+        self._preference = preference
         self._path = path
         self._open_model = open_model
         self._prepare = prepare
@@ -215,7 +215,7 @@ class OwnerLink:
                 self._catalogue = None
                 connection.send(Taken(offer.number))
                 continue
-            catalogue = Catalogue(tuple(models), preferred=self._preferred)
+            catalogue = Catalogue(tuple(models), preference=self._preference)
             await asyncio.to_thread(self._prepare, catalogue.codes)
             self._catalogue = catalogue
             connection.send(Taken(offer.number))

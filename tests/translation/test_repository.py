@@ -3,14 +3,17 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
+from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from models.bundle.manifest import InvalidBundle
+from service.catalogue.catalogue import Preference
 from service.catalogue.errors import NotReady, UnknownLanguage
 from service.catalogue.loaded_model import LoadedModel
+from service.catalogue.permission import Permission
 from service.catalogue.repository import FoundBundle, ModelRepository
 from service.engine.errors import EngineStopped
 from service.engine.types import DecodingOptions
@@ -272,10 +275,39 @@ async def test_request_without_a_model_gets_the_preferred_then_the_best_scored_t
         ((), ["best", "fair", "alone", "chosen"]),
         (("absent", "chosen"), ["chosen", "best", "fair", "alone"]),
     ):
-        repository = ModelRepository(lambda: discover(tmp_path), load_found, preferred)
+        repository = ModelRepository(lambda: discover(tmp_path), load_found, Preference(preferred))
         await repository.reload()
         for name in order:
             (directed,) = repository.catalogue.route(pair)
             assert directed.model.name == name
             await directed.model.engine.close()
         await repository.close()
+
+
+async def test_canaries_get_their_shares_of_the_texts_and_come_last_otherwise(
+    tmp_path: Path,
+) -> None:
+    for name in ("a-canary", "b-canary", "main"):
+        put_bundle(tmp_path, name)
+    preference = Preference(canaries={"a-canary": 5, "b-canary": 20})
+    repository = ModelRepository(lambda: discover(tmp_path), load_found, preference)
+    await repository.reload()
+    catalogue, pair = repository.catalogue, LanguagePair("de", "en")
+
+    def chosen(text: str, name: str | None = None, permission: Permission | None = None) -> str:
+        (directed,) = catalogue.route(pair, name, permission, text)
+        return directed.model.name
+
+    texts = [f"Satz {i}" for i in range(4000)]
+    first = [chosen(text) for text in texts]
+    assert first == [chosen(text) for text in texts]
+    shares = {name: count / 40 for name, count in Counter(first).items()}
+    assert shares == pytest.approx({"a-canary": 5, "b-canary": 20, "main": 75}, abs=2)
+    assert chosen("") == "main"
+    assert {chosen(text, "b-canary") for text in texts[:50]} == {"b-canary"}
+    permission = Permission(models=frozenset({"main"}))
+    assert {chosen(text, permission=permission) for text in texts[:200]} == {"main"}
+    for name in ("a-canary", "main"):
+        await catalogue.named(name).engine.close()
+    assert {chosen(text) for text in texts[:200]} == {"b-canary"}
+    await repository.close()
