@@ -15,7 +15,7 @@ import yaml
 from service.observability.metrics import Metrics
 from service.ray.options import FULL_BATCH, Arguments, plan_of
 from service.settings import PREFIX, Settings
-from tests.support.programs import ROOT, output_of
+from tests.support.programs import ROOT, output_of, python
 
 KUBERNETES = ROOT / "docker" / "kubernetes"
 RAY = ROOT / "docker" / "ray"
@@ -85,19 +85,39 @@ def test_every_object_and_ray_pod_conforms_to_the_kubernetes_schema(overlay: str
     }
 
 
-def test_bundles_are_mounted_from_a_volume(tmp_path: Path) -> None:
-    shutil.copytree(KUBERNETES, tmp_path / "kubernetes")
-    overlay = tmp_path / "kubernetes" / "mine"
+def with_component(name: str, directory: Path) -> list[Manifest]:
+    """The valid objects of an overlay of one's own with a component."""
+    shutil.copytree(KUBERNETES, directory / "kubernetes")
+    overlay = directory / "kubernetes" / "mine"
     overlay.mkdir()
     kustomization = {
         "resources": ["../base"],
-        "components": ["../bundles"],
+        "components": [f"../{name}"],
         "kind": "Kustomization",
     }
     (overlay / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
     objects = rendered(overlay)
     for manifest in objects:
         valid(manifest)
+    return objects
+
+
+def test_pods_share_their_state_and_upgrade_it_first(tmp_path: Path) -> None:
+    spec = the(with_component("state", tmp_path), "Deployment")["spec"]["template"]["spec"]
+    (first,), (container,) = spec["initContainers"], spec["containers"]
+    given = {each["name"]: each for each in container["env"]}
+    assert given["DRAGOMAN_DOCUMENTS"]["value"] == "true"
+    assert first["env"] == [given["DRAGOMAN_STATE"]]
+    secret = given["DRAGOMAN_STATE"]["valueFrom"]["secretKeyRef"]
+    assert secret == {"name": "dragoman-database-app", "key": "uri"}
+    assert first["image"] == container["image"]
+    assert first["securityContext"] == container["securityContext"]
+    assert "tables" in python("-m", "service", *first["args"], "--help")
+    assert given.keys() <= {PREFIX + field.upper() for field in Settings.model_fields}
+
+
+def test_bundles_are_mounted_from_a_volume(tmp_path: Path) -> None:
+    objects = with_component("bundles", tmp_path)
     claim = the(objects, "PersistentVolumeClaim")["metadata"]["name"]
     spec = the(objects, "Deployment")["spec"]["template"]["spec"]
     (volume,) = [each for each in spec["volumes"] if each["name"] == "bundles"]
