@@ -112,7 +112,7 @@ def test_pods_share_their_state_and_upgrade_it_first(tmp_path: Path) -> None:
     assert secret == {"name": "dragoman-database-app", "key": "uri"}
     assert first["image"] == container["image"]
     assert first["securityContext"] == container["securityContext"]
-    assert "tables" in python("-m", "service", *first["args"], "--help")
+    assert "--state" in python("-m", "service", *first["args"], "--help")
     assert given.keys() <= {PREFIX + field.upper() for field in Settings.model_fields}
 
 
