@@ -18,6 +18,7 @@ from torch import Tensor
 from models.bundle.tokenizer import Tokenizers
 from training.data.shards import Shards
 from training.loop.distributed import World
+from training.recipe import InvalidRecipe
 from training.run_directory import RunDirectory
 from training.shortlist.lexicon import Lexicon, learn_lexicon
 
@@ -30,7 +31,12 @@ class Guide:
     """A lexical translation table on a device."""
 
     def __init__(self, lexicon: Lexicon, vocabulary_size: int, device: torch.device) -> None:
+        """Raises ``InvalidRecipe`` for a table without a translation that is likely enough."""
         kept_E = lexicon.probabilities_E >= LEAST_PROBABILITY
+        if not kept_E.any():
+            raise InvalidRecipe(
+                "there is too little text to learn alignments from: set guided_alignment to 0"
+            )
         keys_E = (lexicon.source_ids_E * vocabulary_size + lexicon.target_ids_E)[kept_E]
         self._vocabulary_size = vocabulary_size
         self._keys_E = torch.from_numpy(keys_E).to(device)

@@ -70,6 +70,12 @@ def test_guided_head_learns_the_alignments_and_aligns_words_of_the_bundle(tmp_pa
     assert bundle.manifest.alignment == AlignmentSource(layer=0, head=0)
 
 
+def test_text_without_a_likely_translation_is_refused() -> None:
+    unlikely = Lexicon(np.array([1]), np.array([2]), np.array([1e-4]))
+    with pytest.raises(InvalidRecipe, match="too little text"):
+        Guide(unlikely, VOCABULARY, CPU)
+
+
 def test_guidance_and_r_drop_exclude_each_other() -> None:
     with pytest.raises(InvalidRecipe, match="guided_alignment and r_drop"):
         with_optimisation(tiny_recipe(), guided_alignment=0.1, r_drop=1.0)
