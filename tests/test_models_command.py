@@ -218,6 +218,8 @@ def test_search_lists_the_catalogue_and_argos(hub: Hub, capsys: pytest.CaptureFi
     assert known in lines
     assert "fr-en\targos:fr-en\tversion 1.9" in lines
     assert not any("de" in line.split("\t")[0] for line in lines)
+    assert main(["models", "search", "en-FR"]) == 0
+    assert capsys.readouterr().out.splitlines() == [x for x in lines if x.startswith("en-fr\t")]
     assert main(["models", "search", "de", "fr"]) == 0
     assert "de-fr is added as de-en and en-fr" in capsys.readouterr().err
     assert main(["models", "search", "de", "xx"]) == 0

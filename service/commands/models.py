@@ -67,7 +67,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_bundles(verify)
     verify.set_defaults(run=_verify)
     search = actions.add_parser("search", help="find models that can be added")
-    search.add_argument("codes", metavar="CODE", nargs="*", help="languages, such as: de en")
+    search.add_argument(
+        "codes", metavar="CODE", nargs="*", help="languages or a pair, such as: de en, or de-en"
+    )
     search.set_defaults(run=_search)
     remove = actions.add_parser("remove", help="delete bundles")
     remove.add_argument("names", metavar="NAME", nargs="+")
@@ -373,16 +375,21 @@ def _described(manifest: Manifest) -> str:
 def _search(options: argparse.Namespace) -> int:
     settings = Settings.from_environment()
     codes = {code.lower() for code in options.codes}
+
+    def matches(source: str, target: str) -> bool:
+        source, target = source.lower(), target.lower()
+        return codes <= {source, target, f"{source}-{target}"}
+
     rows = []
     for own in read_firefox():
-        if codes <= {own.source.lower(), own.target.lower()}:
+        if matches(own.source, own.target):
             score = f"FLORES {own.flores}, COMET {own.comet}" if own.flores else "FLORES not known"
             rows.append(
                 f"{own.pair}\t{FIREFOX}{own.pair}\t{own.architecture}, "
                 f"{int(own.bytes) / 1e6:.0f} MB\t{firefox.LICENCE}\t{score}"
             )
     for entry in read_catalogue():
-        if codes <= {entry.source, entry.target}:
+        if matches(entry.source, entry.target):
             licence = entry.licence or "licence: see its card"
             score = f"FLORES {entry.flores}" if entry.flores else "FLORES not known"
             rows.append(
@@ -390,7 +397,7 @@ def _search(options: argparse.Namespace) -> int:
             )
     try:
         for package in read_index(settings.argos_index):
-            if codes <= {package.source.lower(), package.target.lower()}:
+            if matches(package.source, package.target):
                 rows.append(f"{package.pair}\t{ARGOS}{package.pair}\tversion {package.version}")
     except FetchFailed as error:
         print(f"dragoman: {error}", file=sys.stderr)
