@@ -140,6 +140,7 @@ class DocumentWork:
             terms=order.terms,
             keep_capitals=opened.document.media_type not in _LINES,
             permission=order.permission,
+            sample=opened.document.sample,
         )
         while True:
             try:

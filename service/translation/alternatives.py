@@ -99,7 +99,7 @@ class AlternativeFinder:
             prepared = await self._translator.read(known, caller)
             (translated,) = await self._translator.translate(prepared, decoder, caller=caller)
             translation = translated.text
-        route = catalogue.route(read.pair, request.model, request.permission, request.texts[0])
+        route = catalogue.route(read.pair, request.model, request.permission, request.chooses_by)
         if len(route) > 1:
             raise InvalidOption(f"alternatives need a model that translates {read.pair} directly")
         (directed,) = route

@@ -114,7 +114,7 @@ class RequestReader:
         for pair, read in by_pair.items():
             route: Route = ()
             if pair.source != pair.target:
-                route = catalogue.route(pair, request.model, request.permission, request.texts[0])
+                route = catalogue.route(pair, request.model, request.permission, request.chooses_by)
             _check_route(request, pair, route)
             texts: list[Text] = []
             if route:

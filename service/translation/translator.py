@@ -129,7 +129,7 @@ class Translator:
         found: dict[int, SentenceTooLong] = {}
         for each in await self.reader.read_texts(request, catalogue):
             (first, *_) = catalogue.route(
-                each.pair, request.model, request.permission, request.texts[0]
+                each.pair, request.model, request.permission, request.chooses_by
             )
             try:
                 await self.reader.prepared([each.marked], first, Job.of(request))

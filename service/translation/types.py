@@ -46,6 +46,12 @@ class TranslateRequest:
     """Whether a sentence that begins with a capital letter also begins so in the translation."""
     permission: Permission | None = None
     """The languages and models that the caller may use; ``None`` is all."""
+    sample: str | None = None
+    """The text by which a canary is chosen, for all texts; ``None`` is the first of them."""
+
+    @property
+    def chooses_by(self) -> str:
+        return self.texts[0] if self.sample is None else self.sample
 
 
 @dataclass(frozen=True, slots=True)

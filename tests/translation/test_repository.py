@@ -19,7 +19,8 @@ from service.engine.errors import EngineStopped
 from service.engine.types import DecodingOptions
 from service.loading.discovery import discover
 from service.text.types import LanguagePair
-from tests.support.toy import EOS, load_found, put_broken_bundle, put_bundle
+from service.translation.types import TranslateRequest
+from tests.support.toy import EOS, load_found, put_broken_bundle, put_bundle, translator_of
 from tests.support.waiting import cancelled, until
 
 DE_EN = LanguagePair("de", "en")
@@ -305,6 +306,12 @@ async def test_canaries_get_their_shares_of_the_texts_and_come_last_otherwise(
     assert shares == pytest.approx({"a-canary": 5, "b-canary": 20, "main": 75}, abs=2)
     assert chosen("") == "main"
     assert {chosen(text, "b-canary") for text in texts[:50]} == {"b-canary"}
+    # All batches of a document get the model of its sample.
+    translator = translator_of(repository)
+    for sample in ("Satz 1", texts[first.index("b-canary")]):
+        batch = TranslateRequest((texts[first.index("a-canary")],), "en", "de", sample=sample)
+        (translation,) = await translator.translate(batch)
+        assert translation.model == chosen(sample)
     permission = Permission(models=frozenset({"main"}))
     assert {chosen(text, permission=permission) for text in texts[:200]} == {"main"}
     for name in ("a-canary", "main"):
