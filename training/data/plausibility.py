@@ -6,11 +6,14 @@ missing from one side, makes nearly every pair wrong, and no filter of single pa
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from training.data.cleaning import swapped
 from training.data.corpus import CorpusError, Pair
@@ -25,12 +28,12 @@ _FEWEST = 50
 """Pairs of a part of a sample, at least; shorter corpora are not judged."""
 _PARTS = 8
 """Parts of a sample that are judged apart, because a line may be missing from the middle."""
-_CERTAIN = 0.5
-"""Least correlation of the lengths of shifted lines."""
-_LEAD = 0.3
-"""Least lead of that correlation over the one of the lines as they are."""
-_VARIED = 0.1
-"""Least standard deviation of the logarithms of lengths; below it nothing correlates."""
+_CERTAIN = 5.0
+"""Standard deviations by which shifted lines fit more often than those beside each other."""
+_MARKS = str.maketrans("。؟।", ".?.")
+_CLOSING = " \"'»”\u2019)«"
+_TELLING = re.compile(r"\d\w*|[^\W\d_]\w{2,}")
+"""Words that both sides may have: with figures, or names."""
 
 
 class _Sampled(NamedTuple):
@@ -39,6 +42,8 @@ class _Sampled(NamedTuple):
     pair: Pair
     lengths: list[int]
     """Characters of the source, and of the ``2 * _REACH + 1`` targets around its own."""
+    likeness: list[int]
+    """The mark at the end, and names and figures, that each of these targets shares with it."""
 
 
 def doubts(name: str, pairs: Iterable[Pair], source: str, target: str) -> list[str]:
@@ -54,17 +59,21 @@ def doubts(name: str, pairs: Iterable[Pair], source: str, target: str) -> list[s
             f"the sides of {name} are swapped: most of the {source} side is in the language "
             f"{target}, and the reverse; exchange the files"
         )
-    found = []
     parts = min(_PARTS, len(sample) // _FEWEST)
-    for numbers in np.array_split(np.arange(len(sample)), parts) if parts else ():
-        part = [sample[i] for i in numbers]
-        if shift := _shift(part):
-            found.append(
-                f"around lines {part[0].number:,} to {part[-1].number:,} of {name} the source fits "
-                f"the target {abs(shift)} {'below' if shift > 0 else 'above'} by its length, not "
-                "the one beside it: does one side lack a line?"
-            )
-    return found
+    if not parts:
+        return []
+    numbers = np.array_split(np.arange(len(sample)), parts)
+    shifts = [(part, _shift(part)) for part in ([sample[i] for i in each] for each in numbers)]
+    if not any(shift for _, shift in shifts):
+        # What no part shows for certain, all of them may.
+        shifts = [(sample, _shift(sample))]
+    return [
+        f"around lines {part[0].number:,} to {part[-1].number:,} of {name} the source fits the "
+        f"target {abs(shift)} {'below' if shift > 0 else 'above'}, not the one beside it: does one "
+        "side lack a line?"
+        for part, shift in shifts
+        if shift
+    ]
 
 
 def _sampled(pairs: Iterable[Pair]) -> Iterator[_Sampled]:
@@ -78,19 +87,41 @@ def _sampled(pairs: Iterable[Pair]) -> Iterator[_Sampled]:
             continue
         middle = recent[_REACH]
         lengths = [len(middle.source), *(len(each.target) for each in recent)]
-        kept.append(_Sampled(i - _REACH + 1, middle, lengths))
+        likeness = [_likeness(middle.source, each.target) for each in recent]
+        kept.append(_Sampled(i - _REACH + 1, middle, lengths, likeness))
         if len(kept) == 2 * _SAMPLE:
             stride *= 2
             kept = [each for each in kept if (each.number + _REACH - 1) % stride == 0]
     return iter(kept)
 
 
+def _likeness(source: str, target: str) -> int:
+    marks = [
+        unicodedata.normalize("NFKC", side).translate(_MARKS).rstrip(_CLOSING)[-1:]
+        for side in (source, target)
+    ]
+    ends_alike = marks[0] == marks[1] and not marks[0].isalnum()
+    return ends_alike + bool(_telling(source) & _telling(target))
+
+
+def _telling(text: str) -> set[str]:
+    return {word for word in _TELLING.findall(text) if word[0].isdigit() or word[0].isupper()}
+
+
 def _shift(part: list[_Sampled]) -> int:
     """Lines by which the targets that fit stand below the sources; 0 if these fit as well."""
     lengths_NK = np.log1p([each.lengths for each in part])
-    if lengths_NK.std(axis=0).min() < _VARIED:
-        return 0
-    correlations_K = np.corrcoef(lengths_NK, rowvar=False)[0, 1:]
-    best = int(correlations_K.argmax())
-    certain = correlations_K[best] >= max(_CERTAIN, correlations_K[_REACH] + _LEAD)
-    return best - _REACH if certain else 0
+    ratios_NK = lengths_NK[:, :1] - lengths_NK[:, 1:]
+    lengths_fit_NK = -np.abs(ratios_NK - np.median(ratios_NK, axis=0))
+    likeness_NK = np.array([each.likeness for each in part])
+    leads_K = np.maximum(_leads(lengths_fit_NK), _leads(likeness_NK))
+    best = int(leads_K.argmax())
+    return best - _REACH if leads_K[best] >= _CERTAIN else 0
+
+
+def _leads(fits_NK: NDArray[np.generic]) -> NDArray[np.float64]:
+    """How much more often a column fits better than the middle one than worse (sign test)."""
+    own_N1 = fits_NK[:, _REACH, None]
+    better_K, worse_K = (fits_NK > own_N1).sum(axis=0), (fits_NK < own_N1).sum(axis=0)
+    leads_K: NDArray[np.float64] = (better_K - worse_K) / np.sqrt(np.maximum(better_K + worse_K, 1))
+    return leads_K

@@ -40,5 +40,13 @@ def test_shifted_lines_are_found_where_they_are() -> None:
     german, english = lines("de"), lines("en")
     assert len(found(german[:-1], english[1:])) == 8
     assert len(found(german[2:], english[:-2])) == 8
+    by_length = sorted(zip(german, english, strict=True), key=lambda pair: len(pair[1]))
+    marked = [
+        tuple(f"{side} {i % 10}{'?' if i % 3 else '.'}" for side in pair)
+        for i, pair in enumerate(by_length)
+    ]
+    sides = [list(side) for side in zip(*marked, strict=True)]
+    assert found(*sides) == []
+    assert found(sides[0][1:], sides[1][:-1])
     lacking = [*german[:1_500], *german[1_501:], "Ende"]
     assert len(found(lacking, english)) == 4
