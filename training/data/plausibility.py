@@ -10,7 +10,7 @@ import re
 import unicodedata
 from collections import deque
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -119,7 +119,7 @@ def _shift(part: list[_Sampled]) -> int:
     return best - _REACH if leads_K[best] >= _CERTAIN else 0
 
 
-def _leads(fits_NK: NDArray[np.generic]) -> NDArray[np.float64]:
+def _leads(fits_NK: NDArray[Any]) -> NDArray[np.float64]:
     """How much more often a column fits better than the middle one than worse (sign test)."""
     own_N1 = fits_NK[:, _REACH, None]
     better_K, worse_K = (fits_NK > own_N1).sum(axis=0), (fits_NK < own_N1).sum(axis=0)
