@@ -87,7 +87,13 @@ def _sampled(pairs: Iterable[Pair]) -> Iterator[_Sampled]:
             continue
         middle = recent[_REACH]
         lengths = [len(middle.source), *(len(each.target) for each in recent)]
-        likeness = [_likeness(middle.source, each.target) for each in recent]
+        mark, telling = _end_and_telling(middle.source)
+        others = (_end_and_telling(each.target) for each in recent)
+        # A letter at the end says nothing.
+        likeness = [
+            (mark == other and not mark.isalnum()) + bool(telling & words)
+            for other, words in others
+        ]
         kept.append(_Sampled(i - _REACH + 1, middle, lengths, likeness))
         if len(kept) == 2 * _SAMPLE:
             stride *= 2
@@ -95,17 +101,10 @@ def _sampled(pairs: Iterable[Pair]) -> Iterator[_Sampled]:
     return iter(kept)
 
 
-def _likeness(source: str, target: str) -> int:
-    marks = [
-        unicodedata.normalize("NFKC", side).translate(_MARKS).rstrip(_CLOSING)[-1:]
-        for side in (source, target)
-    ]
-    ends_alike = marks[0] == marks[1] and not marks[0].isalnum()
-    return ends_alike + bool(_telling(source) & _telling(target))
-
-
-def _telling(text: str) -> set[str]:
-    return {word for word in _TELLING.findall(text) if word[0].isdigit() or word[0].isupper()}
+def _end_and_telling(text: str) -> tuple[str, set[str]]:
+    """The last character without quotation marks and brackets, and the names and figures."""
+    end = unicodedata.normalize("NFKC", text).translate(_MARKS).rstrip(_CLOSING)[-1:]
+    return end, {word for word in _TELLING.findall(text) if word[0].isdigit() or word[0].isupper()}
 
 
 def _shift(part: list[_Sampled]) -> int:

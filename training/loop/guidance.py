@@ -9,18 +9,13 @@ the first one of the last decoder layer, as in Marian.
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import numpy as np
 import torch
 from torch import Tensor
 
-from models.bundle.tokenizer import Tokenizers
-from training.data.shards import Shards
 from training.loop.distributed import World
 from training.recipe import InvalidRecipe
 from training.run_directory import RunDirectory
-from training.shortlist.lexicon import Lexicon, learn_lexicon
+from training.shortlist.lexicon import Lexicon, kept_lexicon, lexicon_of
 
 LEAST_PROBABILITY = 1e-3
 """Rarer translations align nothing."""
@@ -58,24 +53,10 @@ class Guide:
         return (self.posteriors(sources_NS, targets_N) * surprise_NS).sum()
 
 
-def guide_of(
-    run: RunDirectory, tokenizers: Tokenizers, device: torch.device, world: World
-) -> Guide:
+def guide_of(run: RunDirectory, device: torch.device, world: World) -> Guide:
     """The guide of a prepared run. The first process learns the table once, others wait for it."""
-    path = run.shards("train") / "lexicon.npz"
-    sizes = tokenizers.source.vocabulary_size, tokenizers.target.vocabulary_size
+    path = kept_lexicon(run)
     if world.first and not path.exists():
-        # ``eos`` ends every source, and translates nothing: it is the empty source.
-        eos = tokenizers.target.special_ids.eos
-        shards = Shards.open(run.shards("train"))
-        _save(learn_lexicon(shards, sizes[1], eos, source_vocabulary_size=sizes[0]), path)
+        lexicon_of(run).save(path)
     world.broadcast(None)
-    with np.load(path) as arrays:
-        return Guide(Lexicon(**arrays), sizes[1], device)
-
-
-def _save(lexicon: Lexicon, path: Path) -> None:
-    unfinished = path.with_name("lexicon.partial.npz")
-    names = ("source_ids_E", "target_ids_E", "probabilities_E")
-    np.savez(unfinished, **{name: getattr(lexicon, name) for name in names})
-    unfinished.replace(path)
+    return Guide(Lexicon.load(path), run.tokenizers().target.vocabulary_size, device)

@@ -123,7 +123,7 @@ class Trainer:
             self.execution,
             self.world,
             smoothing=smoothing_of(recipe),
-            guide=guide_of(run, self.tokenizers, device, self.world) if guided else None,
+            guide=guide_of(run, device, self.world) if guided else None,
         )
         self.average: Transformer | None = None
         """The moving average of the network, if the recipe has one and training has begun."""

@@ -13,13 +13,15 @@ is bounded whatever the size of the corpus, and time grows with its links.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
 from training.data.shards import Shards, Side
+from training.run_directory import RunDirectory
 
 ITERATIONS = 3
 """More would make the table too peaked for a shortlist."""
@@ -38,6 +40,36 @@ class Lexicon:
     source_ids_E: NDArray[np.int64]
     target_ids_E: NDArray[np.int64]
     probabilities_E: NDArray[np.float64]
+
+    @classmethod
+    def load(cls, path: Path) -> Lexicon:
+        with np.load(path) as arrays:
+            return cls(**arrays)
+
+    def save(self, path: Path) -> None:
+        unfinished = path.with_name("lexicon.partial.npz")
+        np.savez(unfinished, **{each.name: getattr(self, each.name) for each in fields(self)})
+        unfinished.replace(path)
+
+
+def kept_lexicon(run: RunDirectory) -> Path:
+    """The file of a prepared run's lexicon, which goes with the shards that it is of."""
+    return run.shards("train") / "lexicon.npz"
+
+
+def lexicon_of(run: RunDirectory) -> Lexicon:
+    """The lexicon of a prepared run: the kept one, or a new one, which is not kept."""
+    path = kept_lexicon(run)
+    if path.exists():
+        return Lexicon.load(path)
+    tokenizers = run.tokenizers()
+    # ``eos`` ends every source and translates nothing, so it serves as the empty source.
+    return learn_lexicon(
+        Shards.open(run.shards("train")),
+        tokenizers.target.vocabulary_size,
+        none_id=tokenizers.target.special_ids.eos,
+        source_vocabulary_size=tokenizers.source.vocabulary_size,
+    )
 
 
 @dataclass(frozen=True, slots=True)

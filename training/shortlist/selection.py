@@ -17,7 +17,7 @@ from training.data.shards import Shards
 from training.data.tags import source_prefix
 from training.recipe import Recipe
 from training.run_directory import RunDirectory
-from training.shortlist.lexicon import Lexicon, learn_lexicon
+from training.shortlist.lexicon import Lexicon, lexicon_of
 
 LEAST_PROBABILITY = 3e-4
 
@@ -72,18 +72,13 @@ def make_shortlist(
     valid = Shards.open(run.shards("valid"))
     tokenizers = run.tokenizers()
     tokenizer, sources = tokenizers.target, tokenizers.source.vocabulary_size
-    # ``eos`` translates nothing, so it serves as the empty source.
-    eos = tokenizer.special_ids.eos
-    lexicon = learn_lexicon(
-        shards, tokenizer.vocabulary_size, none_id=eos, source_vocabulary_size=sources
-    )
     shortlist = choose(
-        lexicon,
+        lexicon_of(run),
         always_allowed(shards, tokenizer, frequent),
         tokenizer.vocabulary_size,
         source_vocabulary_size=sources,
         per_source=per_source,
-        without_list=eos,
+        without_list=tokenizer.special_ids.eos,
     )
     unfinished = run.shortlist.with_suffix(".partial")
     shortlist.save(unfinished)

@@ -61,7 +61,7 @@ def test_guided_head_learns_the_alignments_and_aligns_words_of_the_bundle(tmp_pa
             _, maps = trainer.network.eval().attention_maps(batch.source_BS, batch.input_BT)
         weights_NS = maps.cross[-1][:, 0].flatten(0, 1)
         sources_NS = batch.source_BS.repeat_interleave(batch.input_BT.size(1), dim=0)
-        guide = guide_of(run, trainer.tokenizers, CPU, World())
+        guide = guide_of(run, CPU, World())
         targets_N = batch.output_BT.flatten()
         least = torch.special.entr(guide.posteriors(sources_NS, targets_N)).sum()
         divergences[weight] = float(guide.loss(weights_NS, sources_NS, targets_N) - least)
