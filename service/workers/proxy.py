@@ -11,13 +11,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
-import httpx
+import httpcore
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import Message, Receive, Scope, Send
 
@@ -35,6 +35,8 @@ T = TypeVar("T")
 
 GRACE_SECONDS = 5.0
 """How much longer than its limit a request waits for the owner, whose own refusal says more."""
+_IDLE_SECONDS = 5.0
+"""How long a connection to the owner is kept for the next request."""
 _TURN_SECONDS = 10.0
 """How long a request waits to be passed on while as many as possible are. Less than the patience
 with bodies."""
@@ -66,8 +68,14 @@ class Proxy:
         self._seconds = seconds
         self._unlimited = frozenset(unlimited)
         self._body_seconds = body_seconds
-        limits = httpx.Limits(max_connections=most, max_keepalive_connections=64)
-        self._transport = httpx.AsyncHTTPTransport(uds=str(path), limits=limits, retries=1)
+        self._pool = httpcore.AsyncConnectionPool(
+            max_connections=most,
+            max_keepalive_connections=64,
+            keepalive_expiry=_IDLE_SECONDS,
+            retries=1,
+            uds=str(path),
+            network_backend=_UnixSockets(),
+        )
         self._watched = CancelOnHangUp(self._pass_on)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -78,7 +86,7 @@ class Proxy:
             return
 
     async def close(self) -> None:
-        await self._transport.aclose()
+        await self._pool.aclose()
 
     async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
         body = PatientBody(receive, self._body_seconds)
@@ -87,20 +95,22 @@ class Proxy:
         try:
             async with asyncio.timeout(None) as limit:
                 request = Request(scope, _uncounted(limit, seconds, body.receive))
-                forwarded = _forwarded(request)
-                if isinstance(forwarded.stream, httpx.ByteStream):
+                send_on = _uncounted(limit, seconds, send)
+                if not _has_body(scope):
                     # The end of the empty body, from which on a hang-up is noticed.
                     await request.receive()
-                answer = await self._transport.handle_async_request(forwarded)
-                send_on = _uncounted(limit, seconds, send)
-                try:
+                async with self._pool.stream(
+                    scope["method"],
+                    _target(scope),
+                    headers=_headers(scope),
+                    content=_body(request) if _has_body(scope) else None,
+                    extensions={"timeout": {"pool": _TURN_SECONDS}},
+                ) as answer:
                     begun = True
                     await send_on(_head(answer))
-                    async for content in answer.aiter_raw():
+                    async for content in answer.aiter_stream():
                         piece = {"type": "http.response.body", "body": content, "more_body": True}
                         await send_on(piece)
-                finally:
-                    await answer.aclose()
             await send({"type": "http.response.body", "body": b""})
         # An answer that has begun cannot be replaced; the server aborts it.
         except BodyTooSlow as error:
@@ -109,9 +119,9 @@ class Proxy:
             logger.warning("the owner did not answer a request in time")
             if not begun:
                 await _refuse(scope, receive, send, 504, SILENT)
-        except httpx.PoolTimeout:
+        except httpcore.PoolTimeout:
             await _refuse(scope, receive, send, 503, BUSY, {"Retry-After": "1"})
-        except httpx.TransportError:
+        except (httpcore.NetworkError, httpcore.ProtocolError):
             if not begun:
                 await _refuse(scope, receive, send, 503, GONE, {"Retry-After": "1"})
 
@@ -154,28 +164,26 @@ async def _refuse(
     await Cors(answer)(scope, receive, send)
 
 
-def _forwarded(request: Request) -> httpx.Request:
-    scope = request.scope
-    headers = [
-        (name, value)
-        for name, value in scope["headers"]
-        if name not in _OF_A_CONNECTION and name not in _FORWARDED
-    ]
+def _has_body(scope: Scope) -> bool:
+    return any(name in {b"content-length", b"transfer-encoding"} for name, _ in scope["headers"])
+
+
+def _target(scope: Scope) -> httpcore.URL:
+    target = scope["raw_path"] + (b"?" + scope["query_string"] if scope["query_string"] else b"")
+    return httpcore.URL(scheme=b"http", host=b"owner", target=target)
+
+
+def _headers(scope: Scope) -> list[tuple[bytes, bytes]]:
     host, _ = scope["client"] or ("", 0)
-    headers += [
+    return [
+        *(
+            (name, value)
+            for name, value in scope["headers"]
+            if name not in _OF_A_CONNECTION and name not in _FORWARDED
+        ),
         (b"x-forwarded-for", host.encode("utf-8", "surrogateescape")),
         (b"x-forwarded-proto", scope["scheme"].encode()),
     ]
-    target = scope["raw_path"] + (b"?" + scope["query_string"] if scope["query_string"] else b"")
-    url = httpx.URL("http://owner")
-    has_body = {b"content-length", b"transfer-encoding"} & {name for name, _ in scope["headers"]}
-    return httpx.Request(
-        scope["method"],
-        url,
-        headers=headers,
-        content=_body(request) if has_body else None,
-        extensions={"target": target, "timeout": {"pool": _TURN_SECONDS}},
-    )
 
 
 async def _body(request: Request) -> AsyncIterator[bytes]:
@@ -183,11 +191,64 @@ async def _body(request: Request) -> AsyncIterator[bytes]:
         yield content
 
 
-def _head(answer: httpx.Response) -> Message:
-    closing = answer.headers.get("connection", "").lower() == "close"
-    headers = [
-        (name.lower(), value)
-        for name, value in answer.headers.raw
-        if name.lower() not in _OF_A_CONNECTION or (closing and name.lower() == b"connection")
-    ]
-    return {"type": "http.response.start", "status": answer.status_code, "headers": headers}
+def _head(answer: httpcore.Response) -> Message:
+    headers = [(name.lower(), value) for name, value in answer.headers]
+    closing = (b"connection", b"close") in headers
+    return {
+        "type": "http.response.start",
+        "status": answer.status,
+        "headers": [
+            (name, value)
+            for name, value in headers
+            if name not in _OF_A_CONNECTION or (closing and name == b"connection")
+        ],
+    }
+
+
+class _UnixSockets(httpcore.AsyncNetworkBackend):
+    """Sockets of asyncio's streams.
+
+    Those of anyio, which are httpcore's own, log an ``InvalidStateError`` if a read is cancelled
+    in the moment at which its socket becomes readable.
+    """
+
+    async def connect_unix_socket(
+        self,
+        path: str,
+        timeout: float | None = None,
+        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
+    ) -> httpcore.AsyncNetworkStream:
+        try:
+            return _Stream(*await asyncio.open_unix_connection(path))
+        except OSError as error:
+            raise httpcore.ConnectError from error
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+
+class _Stream(httpcore.AsyncNetworkStream):
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        try:
+            return await self._reader.read(max_bytes)
+        except OSError as error:
+            raise httpcore.ReadError from error
+
+    async def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        try:
+            self._writer.write(buffer)
+            await self._writer.drain()
+        except OSError as error:
+            raise httpcore.WriteError from error
+
+    async def aclose(self) -> None:
+        # Closing would first wait until the owner has read what was written.
+        self._writer.transport.abort()
+
+    def get_extra_info(self, info: str) -> Any:
+        # An idle connection is readable once the owner has closed it.
+        return self._reader.at_eof() if info == "is_readable" else None

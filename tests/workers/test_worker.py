@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -570,3 +571,43 @@ async def test_draining_worker_refuses_further_requests(
         drain.begin()
         response = await client.post("/translate", json=PLAIN)
     assert (response.status_code, response.headers["connection"]) == (503, "close")
+
+
+async def test_answer_in_the_moment_of_a_hang_up_logs_nothing(tmp_path: Path) -> None:
+    loop = asyncio.get_running_loop()
+    failures: list[dict[str, Any]] = []
+    loop.set_exception_handler(lambda _, context: failures.append(context))
+    hung_up: asyncio.Future[Any] = loop.create_future()
+    messages = [{"type": "http.request"}]
+    passed_on = Proxy(tmp_path / "owner", 60)
+
+    async def receive() -> Any:
+        return messages.pop() if messages else await hung_up
+
+    async def send(message: Any) -> None:
+        raise AssertionError(message)
+
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "owner"))
+        listener.listen()
+        listener.setblocking(False)
+        scope = {
+            "type": "http",
+            "method": "GET",
+            "scheme": "http",
+            "path": "/languages",
+            "raw_path": b"/languages",
+            "query_string": b"",
+            "headers": [],
+            "client": None,
+        }
+        asking = asyncio.create_task(passed_on(scope, receive, send))
+        connection, _ = await loop.sock_accept(listener)
+        with connection:
+            await loop.sock_recv(connection, 4096)
+            hung_up.set_result({"type": "http.disconnect"})
+            # The request is cancelled in the turn of the loop that finds the answer.
+            loop.call_soon(connection.send, b"HTTP/1.1 200 OK\r\n")
+            await asking
+    await passed_on.close()
+    assert failures == []
