@@ -11,6 +11,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import select
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -40,6 +42,8 @@ _IDLE_SECONDS = 5.0
 _TURN_SECONDS = 10.0
 """How long a request waits to be passed on while as many as possible are. Less than the patience
 with bodies."""
+_QUEUE_SECONDS = 0.01
+"""Between two attempts to connect to an owner whose queue of connections is full."""
 BUSY = "too many requests are in progress; repeat the request in a moment"
 SILENT = "the service did not answer in time; repeat the request in a moment"
 
@@ -104,7 +108,7 @@ class Proxy:
                     _target(scope),
                     headers=_headers(scope),
                     content=_body(request) if _has_body(scope) else None,
-                    extensions={"timeout": {"pool": _TURN_SECONDS}},
+                    extensions={"timeout": {"pool": _TURN_SECONDS, "connect": _TURN_SECONDS}},
                 ) as answer:
                     begun = True
                     await send_on(_head(answer))
@@ -119,7 +123,7 @@ class Proxy:
             logger.warning("the owner did not answer a request in time")
             if not begun:
                 await _refuse(scope, receive, send, 504, SILENT)
-        except httpcore.PoolTimeout:
+        except (httpcore.PoolTimeout, httpcore.ConnectTimeout):
             await _refuse(scope, receive, send, 503, BUSY, {"Retry-After": "1"})
         except (httpcore.NetworkError, httpcore.ProtocolError):
             if not begun:
@@ -206,10 +210,11 @@ def _head(answer: httpcore.Response) -> Message:
 
 
 class _UnixSockets(httpcore.AsyncNetworkBackend):
-    """Sockets of asyncio's streams.
+    """Sockets that asyncio reads and writes.
 
     Those of anyio, which are httpcore's own, log an ``InvalidStateError`` if a read is cancelled
-    in the moment at which its socket becomes readable.
+    in the moment at which its socket becomes readable. asyncio's streams would lose an answer
+    after which the owner has closed the connection while the body was still being sent.
     """
 
     async def connect_unix_socket(
@@ -218,37 +223,52 @@ class _UnixSockets(httpcore.AsyncNetworkBackend):
         timeout: float | None = None,
         socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
     ) -> httpcore.AsyncNetworkStream:
+        connection = socket.socket(socket.AF_UNIX)
         try:
-            return _Stream(*await asyncio.open_unix_connection(path))
-        except OSError as error:
-            raise httpcore.ConnectError from error
+            connection.setblocking(False)
+            async with asyncio.timeout(timeout):
+                # ``loop.sock_connect`` takes a full queue of the owner for a connection.
+                while True:
+                    with suppress(BlockingIOError):
+                        connection.connect(path)
+                        return _Stream(connection)
+                    await asyncio.sleep(_QUEUE_SECONDS)
+        except BaseException as error:
+            connection.close()
+            if isinstance(error, TimeoutError):
+                raise httpcore.ConnectTimeout from error
+            if isinstance(error, OSError):
+                raise httpcore.ConnectError from error
+            raise
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
 
 
 class _Stream(httpcore.AsyncNetworkStream):
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader = reader
-        self._writer = writer
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         try:
-            return await self._reader.read(max_bytes)
+            return await asyncio.get_running_loop().sock_recv(self._connection, max_bytes)
         except OSError as error:
             raise httpcore.ReadError from error
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:
         try:
-            self._writer.write(buffer)
-            await self._writer.drain()
+            await asyncio.get_running_loop().sock_sendall(self._connection, buffer)
         except OSError as error:
             raise httpcore.WriteError from error
 
     async def aclose(self) -> None:
-        # Closing would first wait until the owner has read what was written.
-        self._writer.transport.abort()
+        self._connection.close()
 
     def get_extra_info(self, info: str) -> Any:
-        # An idle connection is readable once the owner has closed it.
-        return self._reader.at_eof() if info == "is_readable" else None
+        if info != "is_readable":
+            return None
+        # An idle connection is readable once the owner has closed it. ``select`` would refuse
+        # descriptors above 1,023.
+        poll = select.poll()
+        poll.register(self._connection, select.POLLIN)
+        return bool(poll.poll(0))

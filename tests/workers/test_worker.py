@@ -573,41 +573,102 @@ async def test_draining_worker_refuses_further_requests(
     assert (response.status_code, response.headers["connection"]) == (503, "close")
 
 
-async def test_answer_in_the_moment_of_a_hang_up_logs_nothing(tmp_path: Path) -> None:
-    loop = asyncio.get_running_loop()
-    failures: list[dict[str, Any]] = []
-    loop.set_exception_handler(lambda _, context: failures.append(context))
-    hung_up: asyncio.Future[Any] = loop.create_future()
-    messages = [{"type": "http.request"}]
-    passed_on = Proxy(tmp_path / "owner", 60)
+class Asking:
+    """A request to a proxy without a server."""
 
-    async def receive() -> Any:
-        return messages.pop() if messages else await hung_up
-
-    async def send(message: Any) -> None:
-        raise AssertionError(message)
-
-    with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(str(tmp_path / "owner"))
-        listener.listen()
-        listener.setblocking(False)
-        scope = {
+    def __init__(self, *headers: tuple[bytes, bytes]) -> None:
+        self.scope = {
             "type": "http",
-            "method": "GET",
+            "method": "POST" if headers else "GET",
             "scheme": "http",
             "path": "/languages",
             "raw_path": b"/languages",
             "query_string": b"",
-            "headers": [],
+            "headers": headers,
             "client": None,
         }
-        asking = asyncio.create_task(passed_on(scope, receive, send))
+        self.hung_up: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self.pieces = 1
+        self.sent: list[Any] = []
+
+    async def receive(self) -> Any:
+        if not self.pieces:
+            return await self.hung_up
+        self.pieces -= 1
+        await asyncio.sleep(0)
+        return {"type": "http.request", "body": bytes(65_536), "more_body": self.pieces > 0}
+
+    async def send(self, message: Any) -> None:
+        self.sent.append(message)
+
+    async def ask(self, passed_on: Proxy) -> int | None:
+        await passed_on(self.scope, self.receive, self.send)
+        return self.sent[0]["status"] if self.sent else None
+
+
+async def test_answer_in_the_moment_of_a_hang_up_logs_nothing(tmp_path: Path) -> None:
+    loop = asyncio.get_running_loop()
+    failures: list[dict[str, Any]] = []
+    loop.set_exception_handler(lambda _, context: failures.append(context))
+    passed_on, request = Proxy(tmp_path / "owner", 60), Asking()
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "owner"))
+        listener.listen()
+        listener.setblocking(False)
+        asking = asyncio.create_task(request.ask(passed_on))
         connection, _ = await loop.sock_accept(listener)
         with connection:
             await loop.sock_recv(connection, 4096)
-            hung_up.set_result({"type": "http.disconnect"})
+            request.hung_up.set_result({"type": "http.disconnect"})
             # The request is cancelled in the turn of the loop that finds the answer.
             loop.call_soon(connection.send, b"HTTP/1.1 200 OK\r\n")
-            await asking
+            assert await asking is None
     await passed_on.close()
     assert failures == []
+
+
+async def test_answer_to_a_body_that_the_owner_does_not_read_is_passed_on(tmp_path: Path) -> None:
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 401 \r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
+        writer.close()
+
+    passed_on, request = Proxy(tmp_path / "owner", 60), Asking((b"transfer-encoding", b"chunked"))
+    request.pieces = 1_000
+    async with await asyncio.start_unix_server(refuse, tmp_path / "owner"):
+        assert await request.ask(passed_on) == 401
+    await passed_on.close()
+
+
+async def test_requests_wait_while_the_owner_has_too_many_connections_to_accept(
+    tmp_path: Path,
+) -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
+        writer.close()
+
+    passed_on = Proxy(tmp_path / "owner", 60)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "owner"))
+        listener.listen(1)
+        waiting = [asyncio.create_task(Asking().ask(passed_on)) for _ in range(6)]
+        await asyncio.sleep(0.05)
+        async with await asyncio.start_unix_server(answer, sock=listener):
+            assert [await each for each in waiting] == [200] * 6
+    await passed_on.close()
+
+
+async def test_connection_with_unread_bytes_is_not_used_again(tmp_path: Path) -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
+        await asyncio.sleep(0.02)
+        writer.write(b"HTTP/1.1 500 \r\ncontent-length: 0\r\n\r\n")
+
+    passed_on = Proxy(tmp_path / "owner", 60)
+    async with await asyncio.start_unix_server(answer, tmp_path / "owner"):
+        for _ in range(2):
+            assert await Asking().ask(passed_on) == 200
+            await asyncio.sleep(0.05)
+    await passed_on.close()
