@@ -61,7 +61,7 @@ class Settings(BaseModel):
     )
     canary: str = Field(
         default="",
-        pattern=r"^$|^[^\s,=]+=\d{1,2}(\.\d+)?(,[^\s,=]+=\d{1,2}(\.\d+)?)*$",
+        pattern=r"^$|^[^\s,=]+=[0-9]{1,2}(\.[0-9]+)?(\s*,\s*[^\s,=]+=[0-9]{1,2}(\.[0-9]+)?)*$",
         description="models, as NAME=PERCENT and separated by commas, that get this share of the "
         "requests without a model, by a hash of the text, and otherwise come last in their pair",
     )
@@ -306,6 +306,14 @@ class Settings(BaseModel):
         """The directory of the state; ``None`` if that is in a database."""
         return self.state if isinstance(self.state, Path) else None
 
+    @field_validator("canary")
+    @classmethod
+    def _of_one_whole(cls, canary: str) -> str:
+        shares = _named_shares(canary)
+        if len(dict(shares)) < len(shares) or sum(percent for _, percent in shares) > 100:
+            raise ValueError("each model has one share, and all together have at most 100")
+        return canary
+
     @field_validator("trusted_proxies")
     @classmethod
     def _of_networks(cls, proxies: str) -> str:
@@ -339,8 +347,7 @@ class Settings(BaseModel):
     @property
     def canaries(self) -> dict[str, float]:
         """The percentages in ``canary`` by model."""
-        given = (each.split("=") for each in self.canary.split(",") if each)
-        return {name: float(percent) for name, percent in given}
+        return dict(_named_shares(self.canary))
 
     @classmethod
     def from_environment(
@@ -393,6 +400,12 @@ def _field_of(variable: str) -> str:
     raise InvalidSetting(f"{variable} is not a setting; {advice}")
 
 
+def _named_shares(text: str) -> list[tuple[str, float]]:
+    """The models in ``canary`` with their percentages."""
+    shares = (each.partition("=") for each in text.split(",") if each)
+    return [(name.strip(), float(percent)) for name, _, percent in shares]
+
+
 def _choices(annotation: object) -> tuple[str, ...]:
     return get_args(annotation) if get_origin(annotation) is Literal else ()
 
@@ -406,7 +419,10 @@ def _allowed(name: str) -> str:
     if name == "oidc_issuer":
         return "empty or an https:// address without a query; http:// only of this machine"
     if name == "canary":
-        return "as NAME=5, a percentage below 100, separated by commas"
+        return (
+            "as NAME=5, a percentage below 100, separated by commas; each name once, and together "
+            "at most 100"
+        )
     if name == "gpus":
         return "all, or numbers of GPUs, separated by commas"
     if name == "trusted_proxies":

@@ -11,6 +11,7 @@ import pytest
 from models.bundle.bundle import Bundle
 from models.bundle.manifest import Manifest, Score
 from models.fetching.catalogue import best_of, read_catalogue
+from service.catalogue.catalogue import Preference
 from service.cli import main
 from service.commands import models
 from service.commands.serve import add_missing
@@ -184,7 +185,7 @@ def test_pair_with_a_worse_bundle_is_named_and_fetched_with_upgrade(
     assert "not known" in (bundles / "firefox-de-en" / "README.md").read_text("utf-8")
     pair = LanguagePair("de", "en")
     for preferred, first in (((), "firefox-de-en"), (("own",), "own")):
-        found = for_pair(discover(bundles), pair, preferred)
+        found = for_pair(discover(bundles), pair, Preference(preferred))
         assert [bundle.name for bundle in found] == [first]
 
 

@@ -29,7 +29,8 @@ class Preference:
     first: tuple[str, ...] = ()
     """Names of models that are taken before others."""
     canaries: Mapping[str, float] = field(default_factory=dict)
-    """Percentages of the texts that models get; for other texts they come last."""
+    """Percentages of the texts of their pairs that models get; for others they come last, also
+    behind a pivot."""
 
 
 NO_PREFERENCE = Preference()
@@ -112,8 +113,8 @@ class Catalogue:
         """The models from source to target: one, or two through a pivot.
 
         Of several models for a pair, the one called ``name`` is taken, else the canary that
-        ``text`` falls to by its hash, else the best whose engine is alive: the first of
-        its preference, then by the FLORES score of its card, then by name.
+        ``text`` falls to by its hash, else the best whose engine is alive: by preference, then by
+        the FLORES score of its card, then by name.
         English is the preferred pivot. Models without ``permission`` are passed over. Raises
         ``UnknownModel``, ``UnsupportedPair`` or ``NotPermitted``.
         """
@@ -128,20 +129,25 @@ class Catalogue:
                     return (directed,)
             offered = [str(directed.pair) for directed in model.directed]
             raise UnsupportedPair(pair.source, pair.target, offered, name)
-        if direct := self._directed_model(pair, permission, text):
+        if canary := self._canary(pair, permission, text):
+            return (canary,)
+        direct = self._directed_model(pair, permission)
+        if direct and direct.model.name not in self.preference.canaries:
             return (direct,)
         routes = [
             (first, second)
             for pivot in in_pivot_order(self._direct(pair.source))
-            if (first := self._directed_model(LanguagePair(pair.source, pivot), permission, text))
-            and (second := self._directed_model(LanguagePair(pivot, pair.target), permission, text))
+            if (first := self._directed_model(LanguagePair(pair.source, pivot), permission))
+            and (second := self._directed_model(LanguagePair(pivot, pair.target), permission))
         ]
-        if not routes:
-            if permission is not None:
-                for directed in self.route(pair):
-                    permission.check_model(directed.model.name)
-            raise UnsupportedPair(pair.source, pair.target, self.targets_of(pair.source))
-        return next((r for r in routes if all(w.model.engine.alive for w in r)), routes[0])
+        if routes:
+            return next((r for r in routes if all(w.model.engine.alive for w in r)), routes[0])
+        if direct:
+            return (direct,)
+        if permission is not None:
+            for directed in self.route(pair):
+                permission.check_model(directed.model.name)
+        raise UnsupportedPair(pair.source, pair.target, self.targets_of(pair.source))
 
     def named(self, name: str) -> LoadedModel:
         """Raises ``UnknownModel``."""
@@ -176,10 +182,7 @@ class Catalogue:
         return {pair: tuple(sorted(own, key=self._rank)) for pair, own in by_pair.items()}
 
     def _rank(self, directed: DirectedModel) -> tuple[bool, int, float, str]:
-        manifest, preference = directed.model.manifest, self.preference
-        return manifest.name in preference.canaries, *rank(
-            manifest, directed.pair, preference.first
-        )
+        return rank(directed.model.manifest, directed.pair, self.preference)
 
     @cached_property
     def _targets(self) -> Mapping[str, set[str]]:
@@ -192,19 +195,32 @@ class Catalogue:
     def _direct(self, source: str) -> set[str]:
         return self._targets.get(source, set())
 
-    def _directed_model(
-        self, pair: LanguagePair, permission: Permission | None, text: str = ""
-    ) -> DirectedModel | None:
+    def _fitting(
+        self, pair: LanguagePair, permission: Permission | None
+    ) -> tuple[DirectedModel, ...]:
         fitting = self._by_pair.get(pair, ())
-        if permission is not None:
-            fitting = tuple(w for w in fitting if permission.permits_model(w.model.name))
-        if text and (canaries := self.preference.canaries):
-            place = _place_of(text)
-            for directed in fitting:
-                place -= canaries.get(directed.model.name, 0.0)
-                if place < 0 and directed.model.engine.alive:
-                    return directed
+        if permission is None:
+            return fitting
+        return tuple(w for w in fitting if permission.permits_model(w.model.name))
+
+    def _directed_model(
+        self, pair: LanguagePair, permission: Permission | None
+    ) -> DirectedModel | None:
+        fitting = self._fitting(pair, permission)
         return next((w for w in fitting if w.model.engine.alive), fitting[0] if fitting else None)
+
+    def _canary(
+        self, pair: LanguagePair, permission: Permission | None, text: str
+    ) -> DirectedModel | None:
+        """The canary that a text falls to, if its engine is alive."""
+        if not text or not (canaries := self.preference.canaries):
+            return None
+        place = _place_of(text)
+        for directed in self._fitting(pair, permission):
+            place -= canaries.get(directed.model.name, 0.0)
+            if place < 0:
+                return directed if directed.model.engine.alive else None
+        return None
 
 
 def _place_of(text: str) -> float:
@@ -220,12 +236,13 @@ def in_pivot_order(codes: Iterable[str]) -> list[str]:
 
 
 def rank(
-    manifest: Manifest, pair: LanguagePair, preferred: Sequence[str]
-) -> tuple[int, float, str]:
+    manifest: Manifest, pair: LanguagePair, preference: Preference
+) -> tuple[bool, int, float, str]:
     """Sorts the models of a pair, the best first."""
-    name = manifest.name
-    place = preferred.index(name) if name in preferred else len(preferred)
-    return place, -(manifest.score(pair.source, pair.target) or 0.0), name
+    name, first = manifest.name, preference.first
+    place = first.index(name) if name in first else len(first)
+    score = manifest.score(pair.source, pair.target) or 0.0
+    return name in preference.canaries, place, -score, name
 
 
 def _known(code: str, languages: Sequence[str], offered: Iterable[str]) -> str:

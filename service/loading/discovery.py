@@ -9,7 +9,7 @@ from pathlib import Path
 
 from models.bundle.bundle import MANIFEST, read_manifest
 from models.bundle.manifest import InvalidBundle
-from service.catalogue.catalogue import in_pivot_order, rank
+from service.catalogue.catalogue import NO_PREFERENCE, Preference, in_pivot_order, rank
 from service.catalogue.repository import FoundBundle, Stamp
 from service.text.types import LanguagePair
 
@@ -72,7 +72,7 @@ def only(bundles: Iterable[FoundBundle], pair: LanguagePair) -> list[FoundBundle
 def for_pair(
     bundles: Sequence[FoundBundle],
     pair: LanguagePair,
-    preferred: Sequence[str] = (),
+    preference: Preference = NO_PREFERENCE,
     model: str | None = None,
 ) -> list[FoundBundle]:
     """The bundle that a catalogue takes for a pair, or the two for a route through a pivot.
@@ -82,8 +82,9 @@ def for_pair(
     """
     if model is not None:
         bundles = [bundle for bundle in bundles if bundle.model == model]
-    if direct := only(bundles, pair):
-        return _best(direct, pair, preferred)
+    direct = only(bundles, pair)
+    if any(bundle.model not in preference.canaries for bundle in direct):
+        return _best(direct, pair, preference)
     known = _pairs_of_all(bundles)
     pivots = {
         leg.target
@@ -92,18 +93,19 @@ def for_pair(
     }
     for pivot in in_pivot_order(pivots)[:1]:
         legs = (LanguagePair(pair.source, pivot), LanguagePair(pivot, pair.target))
-        return [each for leg in legs for each in _best(only(bundles, leg), leg, preferred)]
-    return []
+        return [each for leg in legs for each in _best(only(bundles, leg), leg, preference)]
+    return _best(direct, pair, preference)
 
 
 def _best(
-    bundles: Sequence[FoundBundle], pair: LanguagePair, preferred: Sequence[str]
+    bundles: Sequence[FoundBundle], pair: LanguagePair, preference: Preference
 ) -> list[FoundBundle]:
     readable = {bundle.name: bundle for bundle in bundles if pairs_of(bundle) is not None}
     if not readable:
         return list(bundles)
     ranks = {
-        name: rank(read_manifest(bundle.path), pair, preferred) for name, bundle in readable.items()
+        name: rank(read_manifest(bundle.path), pair, preference)
+        for name, bundle in readable.items()
     }
     return [readable[min(ranks, key=ranks.__getitem__)]]
 

@@ -43,7 +43,7 @@ _TURN_SECONDS = 10.0
 """How long a request waits to be passed on while as many as possible are. Less than the patience
 with bodies."""
 _QUEUE_SECONDS = 0.01
-"""Between two attempts to connect to an owner whose queue of connections is full."""
+"""Pause between two attempts to connect to an owner whose queue of connections is full."""
 BUSY = "too many requests are in progress; repeat the request in a moment"
 SILENT = "the service did not answer in time; repeat the request in a moment"
 

@@ -320,6 +320,12 @@ def test_a_model_can_be_chosen_where_the_pair_has_several(visit: Visit) -> None:
     expect(menu).to_have_value("general-de-en")
 
 
+def test_sentences_are_translated_by_the_model_that_their_text_gets(visit: Visit) -> None:
+    with visit.page.expect_request("**/translate") as asked:
+        visit.translated()
+    assert asked.value.post_data_json["model"] == visit.answer("models")["models"][0]["name"]
+
+
 def test_without_a_choice_there_is_no_menu_of_models(visit: Visit) -> None:
     visit.open()
     expect(visit.find("#model")).to_be_hidden()

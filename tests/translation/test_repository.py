@@ -17,7 +17,7 @@ from service.catalogue.permission import Permission
 from service.catalogue.repository import FoundBundle, ModelRepository
 from service.engine.errors import EngineStopped
 from service.engine.types import DecodingOptions
-from service.loading.discovery import discover
+from service.loading.discovery import discover, for_pair
 from service.text.types import LanguagePair
 from service.translation.types import TranslateRequest
 from tests.support.toy import EOS, load_found, put_broken_bundle, put_bundle, translator_of
@@ -314,7 +314,35 @@ async def test_canaries_get_their_shares_of_the_texts_and_come_last_otherwise(
         assert translation.model == chosen(sample)
     permission = Permission(models=frozenset({"main"}))
     assert {chosen(text, permission=permission) for text in texts[:200]} == {"main"}
-    for name in ("a-canary", "main"):
-        await catalogue.named(name).engine.close()
+    # The share of a model that has died falls to the pair's others, not to the next canary.
+    await catalogue.named("a-canary").engine.close()
+    assert Counter(map(chosen, texts)) == Counter(
+        "main" if name == "a-canary" else name for name in first
+    )
+    await catalogue.named("main").engine.close()
     assert {chosen(text) for text in texts[:200]} == {"b-canary"}
+    await repository.close()
+
+
+async def test_canary_that_alone_translates_a_pair_leaves_the_rest_to_the_pivot(
+    tmp_path: Path,
+) -> None:
+    for name, target in (("canary", "fr"), ("de-en", "en")):
+        put_bundle(tmp_path, name, "de", target)
+    preference, pair = Preference(canaries={"canary": 20}), LanguagePair("de", "fr")
+    repository = ModelRepository(lambda: discover(tmp_path), load_found, preference)
+
+    def names(text: str) -> tuple[str, ...]:
+        return tuple(each.model.name for each in repository.catalogue.route(pair, text=text))
+
+    texts = [f"Satz {i}" for i in range(200)]
+    for pivot, local in (((), ["canary"]), (("en-fr",), ["de-en", "en-fr"])):
+        for name in pivot:
+            put_bundle(tmp_path, name, "en", "fr")
+        await repository.reload()
+        rest = tuple(local)
+        assert {names(text) for text in texts} == {("canary",), rest}
+        assert names("") == rest
+        found = for_pair(discover(tmp_path), pair, preference)
+        assert [bundle.name for bundle in found] == local
     await repository.close()

@@ -84,7 +84,7 @@ function placeOf(state) {
   const q = text.slice(source.start, source.end);
   return {
     listed,
-    fields: { q, source: spoken(state), target: language, format, ...ofModel(state, result.inputs), ...glossary(result.inputs), alternatives: ALTERNATIVES },
+    fields: { q, source: spoken(state), target: language, format, ...ofModel(state, result), ...glossary(result.inputs), alternatives: ALTERNATIVES },
     present: result.translation.slice(target.start, target.end),
     number: sentencesOf(state).indexOf(chosenSentence(state)) + 1,
     count: sentencesOf(state).length,

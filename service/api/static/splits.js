@@ -13,11 +13,12 @@ export const splitFields = (state) => ({
 });
 
 /** The fields of requests for translations of sentences, besides their texts. `found` is the server's
-    answer about the sentences. */
-export const sentenceFields = (state, { source }) => ({
-  source,
+    answer about the sentences; its model, which the server may choose by the whole text, translates
+    all of them. */
+export const sentenceFields = (state, found) => ({
+  source: found.source,
   target: state.target,
-  ...ofModel(state, state),
+  ...ofModel(state, found),
   ...glossary(inputs(state)),
   ...(state.doubts && !terms(state).length ? { confidence: true } : {}),
 });

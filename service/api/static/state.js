@@ -204,6 +204,8 @@ export function resultOf(answer, state) {
     unserved: answer.unservedLanguage ?? null,
     truncated: answer.truncated,
     translated: answer.model !== null,
+    /* The name of the model, or those of the route. */
+    model: answer.model,
     id: answer.id ?? null,
     kept: state.why,
     confidence: answer.confidence ?? null,

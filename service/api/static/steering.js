@@ -60,7 +60,7 @@ export class Steering {
     const { translation } = state.result;
     const position = points(translation.slice(0, word.start));
     try {
-      const fields = { q, source, target, ...ofModel(state, state.result.inputs), translation, position, min_probability: LEAST_LIKELY };
+      const fields = { q, source, target, ...ofModel(state, state.result), translation, position, min_probability: LEAST_LIKELY };
       const response = await this.#server.post("alternatives", fields, request.signal);
       const { alternatives } = await response.json();
       if (!request.signal.aborted) this.#show(alternatives);

@@ -46,7 +46,7 @@ export class Typing {
     const request = new AbortController();
     this.#request = request;
     const { text, target, format } = result.inputs;
-    const fields = { q: text.slice(sentence.source.start, sentence.source.end), source: spoken(state), target, format, ...ofModel(state, result.inputs), ...glossary(result.inputs), prefix };
+    const fields = { q: text.slice(sentence.source.start, sentence.source.end), source: spoken(state), target, format, ...ofModel(state, result), ...glossary(result.inputs), prefix };
     const changes = await this.#server.translate(fields, request.signal)
       .then(({ translatedText }) => (now) => continued(now, sentence.target, translatedText))
       .catch((error) => () => ({ stuck: error.message }));
