@@ -51,7 +51,15 @@ def test_outside_of_a_clone_bundles_and_state_are_those_of_the_user(
         ("DRAGOMAN_GPUS", "one", "all, or numbers of GPUs, separated by commas"),
         *(
             ("DRAGOMAN_CANARY", canary, "as NAME=5, a percentage below 100, separated by com…")
-            for canary in ("next", "next=", "next=100", "next=5;o=5", "a=5,a=6", "a=60,b=60", "a=\u0665")
+            for canary in (
+                "next",
+                "next=",
+                "next=100",
+                "next=5;o=5",
+                "a=5,a=6",
+                "a=60,b=60",
+                "a=\u0665",
+            )
         ),
         ("DRAGOMAN_LOG_FORMAT", "xml", "one of console, json"),
         ("DRAGOMAN_ARGOS_INDEX", "", "an address that begins with http:// or https://"),

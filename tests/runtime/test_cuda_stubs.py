@@ -69,7 +69,7 @@ def observed(
         path = write_bundle(network, folder / "ssru", precisions, share_weights=True, beam=4).path
     printed = run("tests.runtime.cuda_stubs.observe", str(path))
     found: dict[str, Any] = json.loads(printed.splitlines()[-1])
-    return found
+    return {**found, "recurrent": request.param == "ssru"}
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_only_shapes_are_computed_on_the_cpu_and_no_node_copies(
 ) -> None:
     nodes = observed["placement"][graph]
     assert set(nodes["CPU"]) == on_cpu
-    assert len(nodes["CPU"]) <= 6
+    assert len(nodes["CPU"]) <= (6 if observed["recurrent"] else 4)
     assert not [name for name in nodes["CUDA"] if name.startswith("Memcpy")]
 
 
@@ -160,7 +160,7 @@ def test_admission_to_the_device_takes_few_calls_and_one_copy_for_each_turn(
     others = {"COPY H2D": 1, "EVENT record": 1, "SYNC event": 1}
     assert captured == {"GRAPH launch": 1, **others}
     # Keys and values that need no padding are copied.
-    assert plain.pop("COPY D2D", 0) <= 4
+    assert plain.pop("COPY D2D", 0) == (0 if observed["recurrent"] else 4)
     assert plain.pop("KERNEL") + plain.pop("CUBLAS") <= LAUNCHES_OF_AN_ADMISSION
     assert plain == others
     for found in observed["resident"]:

@@ -25,13 +25,16 @@ _SAMPLE = 1_000
 _JUDGED = 500
 """Pairs whose languages are identified, about."""
 _FEWEST = 50
-"""Pairs of a part of a sample, at least; shorter corpora are not judged."""
+"""Pairs of a sample that is judged, at least."""
 _PARTS = 8
-"""Parts of a sample that are judged apart, because a line may be missing from the middle."""
+"""Parts of a sample that are judged apart, because a line may be missing from the middle; at most,
+and of ``_PART`` pairs at least."""
+_PART = 90
 _CERTAIN = 5.0
 """Standard deviations by which shifted lines fit more often than those beside each other."""
 _MARKS = str.maketrans("。؟।", ".?.")
-_CLOSING = " \"'»”\u2019)«"
+_CLOSING = frozenset({"Pi", "Pf", "Ps", "Pe"})
+"""Categories of quotation marks and brackets; some languages close with what others open."""
 _TELLING = re.compile(r"\d\w*|[^\W\d_]\w{2,}")
 """Words that both sides may have: with figures, or names."""
 
@@ -59,9 +62,9 @@ def doubts(name: str, pairs: Iterable[Pair], source: str, target: str) -> list[s
             f"the sides of {name} are swapped: most of the {source} side is in the language "
             f"{target}, and the reverse; exchange the files"
         )
-    parts = min(_PARTS, len(sample) // _FEWEST)
-    if not parts:
+    if len(sample) < _FEWEST:
         return []
+    parts = max(1, min(_PARTS, len(sample) // _PART))
     numbers = np.array_split(np.arange(len(sample)), parts)
     shifts = [(part, _shift(part)) for part in ([sample[i] for i in each] for each in numbers)]
     if not any(shift for _, shift in shifts):
@@ -90,10 +93,8 @@ def _sampled(pairs: Iterable[Pair]) -> Iterator[_Sampled]:
         mark, telling = _end_and_telling(middle.source)
         others = (_end_and_telling(each.target) for each in recent)
         # A letter at the end says nothing.
-        likeness = [
-            (mark == other and not mark.isalnum()) + bool(telling & words)
-            for other, words in others
-        ]
+        marked = bool(mark) and not mark.isalnum()
+        likeness = [(marked and mark == other) + bool(telling & words) for other, words in others]
         kept.append(_Sampled(i - _REACH + 1, middle, lengths, likeness))
         if len(kept) == 2 * _SAMPLE:
             stride *= 2
@@ -103,8 +104,13 @@ def _sampled(pairs: Iterable[Pair]) -> Iterator[_Sampled]:
 
 def _end_and_telling(text: str) -> tuple[str, set[str]]:
     """The last character without quotation marks and brackets, and the names and figures."""
-    end = unicodedata.normalize("NFKC", text).translate(_MARKS).rstrip(_CLOSING)[-1:]
+    closed = reversed(unicodedata.normalize("NFKC", text).translate(_MARKS))
+    end = next((each for each in closed if not _closes(each)), "")
     return end, {word for word in _TELLING.findall(text) if word[0].isdigit() or word[0].isupper()}
+
+
+def _closes(character: str) -> bool:
+    return character.isspace() or character in "\"'" or unicodedata.category(character) in _CLOSING
 
 
 def _shift(part: list[_Sampled]) -> int:

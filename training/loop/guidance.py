@@ -9,13 +9,18 @@ the first one of the last decoder layer, as in Marian.
 
 from __future__ import annotations
 
+import logging
+
 import torch
 from torch import Tensor
 
+from training.disk import writing
 from training.loop.distributed import World
 from training.recipe import InvalidRecipe
 from training.run_directory import RunDirectory
 from training.shortlist.lexicon import Lexicon, kept_lexicon, lexicon_of
+
+logger = logging.getLogger(__name__)
 
 LEAST_PROBABILITY = 1e-3
 """Rarer translations align nothing."""
@@ -57,6 +62,9 @@ def guide_of(run: RunDirectory, device: torch.device, world: World) -> Guide:
     """The guide of a prepared run. The first process learns the table once, others wait for it."""
     path = kept_lexicon(run)
     if world.first and not path.exists():
-        lexicon_of(run).save(path)
+        logger.info("learning word alignments")
+        lexicon = lexicon_of(run)
+        with writing(run.path):
+            lexicon.save(path)
     world.broadcast(None)
     return Guide(Lexicon.load(path), run.tokenizers().target.vocabulary_size, device)

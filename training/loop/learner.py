@@ -105,35 +105,32 @@ class Objective(nn.Module):
         if self.r_drop:
             source_BS, input_BT = source_BS.repeat(2, 1), input_BT.repeat(2, 1)
             positions_N = torch.cat((positions_N, positions_N + input_BT.numel() // 2))
-        maps: list[Tensor] | None = None if self.guide is None else []
+        maps: list[Tensor] = []
         memory_BSW = self.network.encode(source_BS)
-        hidden_BTW = self.network.decode(memory_BSW, source_BS, input_BT, last_cross=maps)
+        hidden_BTW = self.network.decode(
+            memory_BSW, source_BS, input_BT, last_cross=None if self.guide is None else maps
+        )
         # Padding is removed before the projection, the most expensive operation here.
         hidden_NW = hidden_BTW.flatten(0, 1).index_select(0, positions_N)
         pad = self.network.config.pad_id
-        if not self.compiled and not self.r_drop:
+        if self.r_drop:
+            logits_NV = self.network.project(hidden_NW)
+            likelihoods = smoothed_loss(logits_NV, targets_N.repeat(2), self.smoothing, pad)
+            one_NV, other_NV = logits_NV.chunk(2)
+            apart = disagreement(one_NV, other_NV, targets_N, pad)
+            return 0.5 * likelihoods + 0.5 * self.r_drop * apart
+        if self.compiled:
+            logits_NV = self.network.project(hidden_NW)
+            loss = smoothed_loss(logits_NV, targets_N, self.smoothing, pad)
+        else:
             generator = self.network.generator
             loss = projected_loss(hidden_NW, generator, targets_N, self.smoothing, pad)
-            return loss + self._misaligned(maps, source_BS, positions_N, targets_N)
-        logits_NV = self.network.project(hidden_NW)
-        if not self.r_drop:
-            loss = smoothed_loss(logits_NV, targets_N, self.smoothing, pad)
-            return loss + self._misaligned(maps, source_BS, positions_N, targets_N)
-        likelihoods = smoothed_loss(logits_NV, targets_N.repeat(2), self.smoothing, pad)
-        one_NV, other_NV = logits_NV.chunk(2)
-        apart = disagreement(one_NV, other_NV, targets_N, pad)
-        return 0.5 * likelihoods + 0.5 * self.r_drop * apart
-
-    def _misaligned(
-        self, maps: list[Tensor] | None, source_BS: Tensor, positions_N: Tensor, targets_N: Tensor
-    ) -> Tensor | float:
-        """The weighted loss of the head that learns alignments."""
-        if self.guide is None or maps is None:
-            return 0.0
-        weights_BTS = maps[0][:, 0]
-        weights_NS = weights_BTS.flatten(0, 1).index_select(0, positions_N)
-        sources_NS = source_BS.index_select(0, positions_N // weights_BTS.size(1))
-        return self.guided_alignment * self.guide.loss(weights_NS, sources_NS, targets_N)
+        if self.guide is not None:
+            weights_NS = maps[0][:, 0].flatten(0, 1).index_select(0, positions_N)
+            sources_NS = source_BS.index_select(0, positions_N // input_BT.size(1))
+            misaligned = self.guide.loss(weights_NS, sources_NS, targets_N)
+            loss = loss + self.guided_alignment * misaligned
+        return loss
 
 
 class Learner:

@@ -48,8 +48,11 @@ class Lexicon:
 
     def save(self, path: Path) -> None:
         unfinished = path.with_name("lexicon.partial.npz")
-        np.savez(unfinished, **{each.name: getattr(self, each.name) for each in fields(self)})
-        unfinished.replace(path)
+        try:
+            np.savez(unfinished, **{each.name: getattr(self, each.name) for each in fields(self)})
+            unfinished.replace(path)
+        finally:
+            unfinished.unlink(missing_ok=True)
 
 
 def kept_lexicon(run: RunDirectory) -> Path:

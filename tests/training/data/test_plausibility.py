@@ -38,8 +38,13 @@ def test_swapped_sides_are_refused() -> None:
 
 def test_shifted_lines_are_found_where_they_are() -> None:
     german, english = lines("de"), lines("en")
-    assert len(found(german[:-1], english[1:])) == 8
-    assert len(found(german[2:], english[:-2])) == 8
+    for source, target, where in (
+        (german[:-1], english[1:], "1 above"),
+        (german[2:], english[:-2], "2 below"),
+    ):
+        doubts = found(source, target)
+        assert len(doubts) == 8
+        assert all(f"fits the target {where}, not" in doubt for doubt in doubts)
     by_length = sorted(zip(german, english, strict=True), key=lambda pair: len(pair[1]))
     marked = [
         tuple(f"{side} {i % 10}{'?' if i % 3 else '.'}" for side in pair)
@@ -47,6 +52,17 @@ def test_shifted_lines_are_found_where_they_are() -> None:
     ]
     sides = [list(side) for side in zip(*marked, strict=True)]
     assert found(*sides) == []
-    assert found(sides[0][1:], sides[1][:-1])
+    assert len(found(sides[0][1:], sides[1][:-1])) == 8
     lacking = [*german[:1_500], *german[1_501:], "Ende"]
     assert len(found(lacking, english)) == 4
+    short = [*german[:100], *german[101:200]]
+    (doubt,) = found(short, english[:199])
+    assert "lines 101 to 196 of mine" in doubt
+
+
+def test_quoted_sentences_fit_by_the_mark_before_the_quotation_mark() -> None:
+    marks = ["?" if i * i * 31 % 7 > 3 else "!" for i in range(500)]
+    german, english = ([f"{o}Komm{mark}{c}" for mark in marks] for o, c in ("„“", '""'))
+    assert found(german, english) == []
+    assert all("1 above" in doubt for doubt in found(german[:-1], english[1:]))
+    assert len(found(german[:-1], english[1:])) == 5

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from errno import ENOSPC
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from models.bundle.manifest import AlignmentSource
 from tests.support.tiny_training import prepared, tiny_recipe, with_budget, with_optimisation
 from training.data.batching import collate
 from training.data.shards import Shards
+from training.disk import CannotWrite
 from training.export.export import export
 from training.loop.distributed import World
 from training.loop.guidance import Guide, guide_of
@@ -79,3 +81,18 @@ def test_text_without_a_likely_translation_is_refused() -> None:
 def test_guidance_and_r_drop_exclude_each_other() -> None:
     with pytest.raises(InvalidRecipe, match="guided_alignment and r_drop"):
         with_optimisation(tiny_recipe(), guided_alignment=0.1, r_drop=1.0)
+
+
+def test_full_disk_is_named_while_the_alignments_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path, **_: object) -> None:
+        path.write_bytes(b"half of it")
+        raise OSError(ENOSPC, "No space left on device")
+
+    run = prepared(tmp_path, tiny_recipe())
+    before = sorted(run.path.rglob("*"))
+    monkeypatch.setattr(np, "savez", full)
+    with pytest.raises(CannotWrite, match="is full"):
+        guide_of(run, CPU, World())
+    assert sorted(run.path.rglob("*")) == before
