@@ -30,6 +30,10 @@ from training.run_directory import RunDirectory
 
 logger = logging.getLogger(__name__)
 
+_RUN = 50
+"""Successive pairs of a corpus with documents that are taken together, so that they can be joined
+as passages."""
+
 T = TypeVar("T")
 
 BLOCK = 2_000
@@ -53,7 +57,7 @@ class CleanText:
 
     def read(self) -> Iterator[Pair]:
         pairs = map(Pair, read_lines(self.source), read_lines(self.target))
-        return sampled(pairs, self.found, self.pairs)
+        return sampled(pairs, self.found, self.pairs, _RUN if self.corpus.documents else 1)
 
     def passes(self, repeat: float, seed: int) -> Iterator[Iterator[Pair]]:
         """The pairs ``repeat`` times; the last pass has an evenly spread part of them if that is

@@ -47,6 +47,10 @@ def normalise(text: str) -> str:
         text = plain
 
 
+def normalised(pair: Pair) -> Pair:
+    return Pair(normalise(pair.source), normalise(pair.target))
+
+
 def _character(entity: re.Match[str]) -> str:
     # html.unescape decodes the prefix of an unknown name: "&notit;" would become "¬it;".
     known = entity[0][1] == "#" or entity[0][1:] in html5
@@ -76,7 +80,7 @@ class Filters:
         objections: list[str | None] = []
         tested: dict[int, Set[str]] = {}
         for found in raw:
-            pair = Pair(normalise(found.source), normalise(found.target))
+            pair = normalised(found)
             objection = self._objection(pair)
             if objection is None and (self.held_out or self.tested):
                 sides = sides_of(pair)
@@ -164,10 +168,10 @@ class Cleaner:
                 self.dropped[objection] += 1
 
     def _repeated(self, text: str) -> str | None:
-        if self.same_template is not None and not self._few_alike(text):
-            return "boilerplate"
         if not self.generated and not self._add(text):
             return "duplicate"
+        if self.same_template is not None and not self._few_alike(text):
+            return "boilerplate"
         return None
 
     def _few_alike(self, text: str) -> bool:
@@ -246,7 +250,7 @@ def _language(code: str) -> Language | None:
 
 
 def sides_of(pair: Pair) -> set[str]:
-    """The sides of four or more words, without case, blanks and marks."""
+    """The sides of four or more words of a normalised pair, without case, blanks and marks."""
     return {_letters(side) for side in pair if len(side.split()) >= _FEWEST_WORDS}
 
 

@@ -60,11 +60,16 @@ def read_pairs(
         yield Pair(source_line, target_line)
 
 
-def sampled(pairs: Iterable[Pair], count: int, most: int) -> Iterator[Pair]:
-    """At most ``most`` of ``count`` pairs, evenly spread."""
+def sampled(pairs: Iterable[Pair], count: int, most: int, run: int = 1) -> Iterator[Pair]:
+    """At most ``most`` of ``count`` pairs, in evenly spread runs of ``run`` successive ones."""
+    most = min(most, count)
+    begins = (j - j % run for j in range(most))
+    wanted = (-(-begin * count // most) + j - begin for j, begin in enumerate(begins))
+    place = next(wanted, None)
     for i, pair in enumerate(pairs):
-        if count <= most or i * most // count != (i - 1) * most // count:
+        if i == place:
             yield pair
+            place = next(wanted, None)
 
 
 def sides(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Set
 
-from training.data.cleaning import sides_of
+from training.data.cleaning import normalised, sides_of
 from training.data.corpus import Pair
 
 _MOST_LEAKED = 0.01
@@ -29,7 +29,7 @@ class TestSet:
         """Numbers of the pairs that share a side."""
         for number, pair in enumerate(pairs):
             self.pairs += 1
-            for side in sides_of(pair):
+            for side in sides_of(normalised(pair)):
                 self._numbers.setdefault(side, []).append(number)
 
     def note(self, sides: Iterable[str]) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 from models.bundle.bundle import sha256_of
 from training.checkpoint import CheckpointError, checkpoints
 from training.data.clean_text import clean_corpora, repeats_of
-from training.data.cleaning import sides_of
+from training.data.cleaning import normalised, sides_of
 from training.data.corpus import CorpusError, Pair, has_sides, read_lines, read_pairs, sides
 from training.data.encoding import PAIRS, TOO_LONG, UNWRITABLE, Encoder, encode_texts
 from training.data.leaks import TestSet
@@ -255,7 +255,8 @@ def _held_out(recipe: Recipe, data_directory: Path) -> Set[str]:
         for corpus in data.train
         if corpus.hold_out is not None
     )
-    return {side for pairs in (*tests, *parts) for pair in pairs for side in sides_of(pair)}
+    read = itertools.chain(*tests, *parts)
+    return {side for pair in read for side in sides_of(normalised(pair))}
 
 
 def _part_held_out(corpus: Corpus, recipe: Recipe, data_directory: Path) -> Iterator[Pair]:

@@ -195,6 +195,13 @@ def test_pairs_alike_but_for_figures_are_kept_up_to_the_limit() -> None:
     assert dict(cleaner.dropped) == {"boilerplate": 3}
 
 
+def test_duplicates_take_no_place_of_pairs_that_differ_in_figures() -> None:
+    cleaner = Cleaner(same_template=3)
+    pages = [Pair(f"Seite {i}", f"page {i}") for i in (5, 5, 5, 6, 7, 8)]
+    assert [pair.target for pair in cleaned(cleaner, pages)] == ["page 5", "page 6", "page 7"]
+    assert dict(cleaner.dropped) == {"duplicate": 2, "boilerplate": 1}
+
+
 @given(texts=st.lists(st.text(max_size=3)))
 def test_add_returns_true_once_per_text(texts: list[str]) -> None:
     seen, plain = Seen(), set[str]()

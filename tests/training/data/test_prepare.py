@@ -407,6 +407,18 @@ def test_a_sample_is_spread_evenly() -> None:
     pairs = [Pair(str(i), str(i)) for i in range(10)]
     assert list(sampled(pairs, 10, most=10)) == pairs
     assert [pair.source for pair in sampled(pairs, 10, most=3)] == ["0", "4", "7"]
+    assert "".join(pair.source for pair in sampled(pairs, 10, most=5, run=2)) == "01458"
+    assert list(sampled(pairs[:0], 0, most=3)) == []
+
+
+@given(st.integers(1, 60), st.integers(1, 60), st.integers(1, 9))
+def test_sample_has_as_many_pairs_as_wanted_in_their_order(count: int, most: int, run: int) -> None:
+    pairs = [Pair(str(i), "") for i in range(count)]
+    places = [int(pair.source) for pair in sampled(pairs, count, most, run)]
+    assert places == sorted(set(places))
+    assert len(places) == min(most, count)
+    breaks = sum(1 for one, other in itertools.pairwise(places) if other != one + 1)
+    assert breaks <= (len(places) - 1) // run
 
 
 def contents_of(run: RunDirectory) -> dict[Path, bytes]:
@@ -508,12 +520,13 @@ def test_report_has_the_share_of_each_domain_and_the_largest_is_bounded(data: Pa
 
 
 def test_pairs_of_test_sets_named_by_the_recipe_are_held_out(data: Path) -> None:
-    put(data, "one", [("1 2 3 4", "4 3 2 1"), ("5 6 7 8", "8 7 6 5")])
-    put(data, "tested", [("1 2 3 4", "9 9 9 9")])
+    encoded = ("1 2 &#51; 9", "9 3 2 1")
+    put(data, "one", [("1 2 3 4", "4 3 2 1"), ("5 6 7 8", "8 7 6 5"), encoded])
+    put(data, "tested", [("1 2 3 4", "9 9 9 9"), encoded])
     recipe = found_recipe()
     recipe = with_data(recipe, train=recipe.data.train[:1], held_out=("tested",))
     report = prepare(recipe, RunDirectory(data / "run"), data)
-    assert report["train"]["one"]["dropped"] == {"held out": 1}
+    assert report["train"]["one"]["dropped"] == {"held out": 2}
 
 
 def test_pairs_that_a_corpus_holds_out_are_a_validation_set_and_in_no_training_text(
