@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ from training.commands import run
 from training.commands.options import Job
 
 if TYPE_CHECKING:
-    from training.recipe import Recipe
+    from training.recipe import Corpus, Data, Recipe
 
 HELP = "train a recipe on what a bundle says, through all hops"
 
@@ -61,23 +62,49 @@ def perform(job: Job) -> None:
 def distilled(recipe: Recipe, teacher: str, name: str) -> Recipe:
     """The recipe on the teacher's translations of its training sources, in each direction.
 
-    Raises ``InvalidRecipe`` if a corpus has no human text to translate.
+    Both directions of a bidirectional recipe have corpora of their own, so that human text is
+    always the source. No pairs are held out. Raises ``InvalidRecipe`` if a corpus has no human text
+    to translate.
     """
-    from training.recipe import Corpus, InvalidRecipe
+    from training.recipe import InvalidRecipe
 
+    data = recipe.data
     trained: list[Corpus] = []
-    for corpus in recipe.data.train:
+    for corpus in data.train:
         if corpus.generator is not None or corpus.translated == "source":
             made = "generated" if corpus.generator is not None else "back-translated"
             raise InvalidRecipe(
                 f"recipe {recipe.name!r} cannot be distilled: corpus {corpus.name!r} is {made}, "
                 "and a teacher translates what was found; distill a recipe without it"
             )
-        trained.append(replace(corpus, translated="target", translator=teacher))
-        if recipe.data.bidirectional:
-            trained.append(replace(corpus, translated="source", translator=teacher))
+        trained += (
+            replace(each, translated="target", translator=teacher, hold_out=None)
+            for each in _one_way(data, corpus)
+        )
     # Deduplicates a corpus that the recipe has both as found text and already distilled.
     once = {corpus.label: corpus for corpus in trained}
+    valid, *more_valid = (each for corpus in data.valid_sets for each in _one_way(data, corpus))
+    test, *more_test = (each for corpus in data.test_sets for each in _one_way(data, corpus))
     return replace(
-        recipe, name=name, bundle=None, data=replace(recipe.data, train=tuple(once.values()))
+        recipe,
+        name=name,
+        bundle=None,
+        budget=replace(recipe.budget, judged_on=None),
+        data=replace(
+            data,
+            bidirectional=False,
+            train=tuple(once.values()),
+            valid=valid,
+            more_valid=tuple(more_valid),
+            test=test,
+            more_test=tuple(more_test),
+        ),
     )
+
+
+def _one_way(data: Data, corpus: Corpus) -> Iterator[Corpus]:
+    """The corpus as it is, and in the other direction if the recipe is bidirectional."""
+    yield corpus
+    if data.bidirectional:
+        source, target = data.languages(corpus)
+        yield replace(corpus, source=target, target=source)

@@ -19,6 +19,7 @@ from training.data.shards import Shards
 from training.data.translate import NoTranslator, translate_corpora
 from training.recipe import Corpus, InvalidRecipe, Recipe, Vocabulary
 from training.recipe_file import read_recipe
+from training.recipes import recipe_named
 from training.run_directory import RunDirectory
 
 FOUND = Corpus(name="captions", licence="CC0-1.0")
@@ -136,7 +137,15 @@ def test_distilled_recipe_trains_on_the_teachers_translations() -> None:
     assert student.data.train == (replace(FOUND, translated="target", translator="teacher"),)
     assert (student.data.valid, student.data.test) == (recipe_on(FOUND).data.valid,) * 2
     both = distilled(recipe_on(FOUND, bidirectional=True), "teacher", "student")
-    assert [corpus.translated for corpus in both.data.train] == ["target", "source"]
+    assert [both.data.directions_of(corpus) for corpus in both.data.train] == [
+        (("de", "en"),),
+        (("en", "de"),),
+    ]
+    for name in ("student", "general-de-en", "multi", "multi30k-de-en-bidirectional"):
+        recipe = recipe_named(name)
+        data = distilled(recipe, "teacher", "other").data
+        assert data.directions == recipe.data.directions
+        assert all(corpus.translated == "target" for corpus in data.train)
     # Neither generated nor back-translated text is distilled.
     for recipe in (tiny_recipe(), recipe_on(FOUND, BACK)):
         with pytest.raises(InvalidRecipe, match=r"'(train|captions)'"):
