@@ -162,13 +162,14 @@ def build(
         DocumentWork(reader, translator, repository, metrics),
         state.database,
         DocumentLimits(document_bytes=settings.max_document_bytes),
-        draining=lambda: drain.begun,
+        paused=lambda: drain.begun or bool(operations.hindrances(repository, drain)),
     )
     reloads = Announcements(state.database, "reloads")
 
     async def reload_everywhere() -> Reloaded:
+        reloaded = await reloader.reload()
         await reloads.announce()
-        return await reloader.reload()
+        return reloaded
 
     kept = documents if settings.documents else None
     routers = [

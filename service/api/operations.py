@@ -99,7 +99,7 @@ def create_router(
     permission_of: Callable[[Request], Awaitable[Permission | None]],
 ) -> APIRouter:
     router = APIRouter(tags=["operations"])
-    metrics.ready_while(lambda: not _hindrances(repository, drain))
+    metrics.ready_while(lambda: not hindrances(repository, drain))
 
     def missing() -> dict[str, str]:
         reason = metrics.missing_gpu_reason
@@ -130,7 +130,7 @@ def create_router(
         A bundle that could not be loaded is listed in `failed` and does not count.
         """
         models, _ = _models(repository)
-        reasons = _hindrances(repository, drain)
+        reasons = hindrances(repository, drain)
         not_ready = "draining" if drain.leaving else "not ready"
         body = Readiness(
             status=not_ready if reasons else "ready",
@@ -191,7 +191,7 @@ def _models(repository: ModelRepository) -> tuple[tuple[LoadedModel, ...], list[
         return (), [str(error)]
 
 
-def _hindrances(repository: ModelRepository, drain: Drain) -> list[str]:
+def hindrances(repository: ModelRepository, drain: Drain) -> list[str]:
     """Why the service is not ready; nothing if it is."""
     _, reasons = _models(repository)
     reasons += [f"model {name} has stopped" for name in repository.stopped]

@@ -19,7 +19,8 @@ from dataclasses import replace
 from functools import partial
 from pathlib import PurePosixPath
 
-from service.document_jobs.queue import Claim, DocumentQueue, NewDocument
+from service.catalogue.errors import NotReady
+from service.document_jobs.queue import ATTEMPTS, LEASE_SECONDS, Claim, DocumentQueue, NewDocument
 from service.document_jobs.types import (
     DocumentJob,
     DocumentJobError,
@@ -35,7 +36,7 @@ from service.document_jobs.work import (
     order_of,
 )
 from service.documents.types import DocumentError
-from service.engine.errors import EngineError
+from service.engine.errors import EngineError, EngineStopped
 from service.state.database import Database
 from service.state.errors import StateError, StateFailed
 from service.state.usage import Booking
@@ -49,6 +50,8 @@ logger = logging.getLogger(__name__)
 _POLL_SECONDS = 1.0
 """Time until a job is noticed that another replica has queued."""
 _RENEW_SECONDS = 5.0
+_LATE_SECONDS = 15.0
+"""A round that is later than this says nothing about other replicas, which may be as late."""
 _CHECK_SECONDS = 30.0
 _WRITE_ATTEMPTS = 10
 """How often a result is written, a second apart, while the database is away."""
@@ -58,6 +61,9 @@ _UNEXPECTED = "internal error; the server's log has it"
 
 _EXPECTED = (DocumentJobError, DocumentError, StateError, TranslationError, EngineError)
 """Errors that end a job and are no defect of the service."""
+
+_ELSEWHERE = (NotReady, EngineStopped)
+"""Errors of this replica, or of its present models; another attempt may succeed."""
 
 Charge = Callable[[int], AbstractAsyncContextManager[Booking]]
 """Reserves so many characters of the caller of a job, until the booking inside is written."""
@@ -72,25 +78,27 @@ class DocumentJobs:
         database: Database,
         limits: DocumentLimits | None = None,
         clock: Callable[[], float] = time.time,
-        draining: Callable[[], bool] = lambda: False,
+        paused: Callable[[], bool] = lambda: False,
     ) -> None:
-        """No background job begins while ``draining``."""
+        """No background job begins while ``paused``."""
         self.limits = limits or DocumentLimits()
         self._work = work
         self._queue = DocumentQueue(database, self.limits, clock)
         self._clock = clock
-        self._draining = draining
+        self._paused = paused
         self._unopened: list[tuple[str | None, int]] = []
         """Callers and sizes of documents that are being read, or wait to be read."""
         self._awaited: dict[str, asyncio.Future[DocumentJob]] = {}
         self._running: dict[Claim, asyncio.Task[None]] = {}
         self._progress: dict[Claim, float] = {}
-        self._renew_at = -math.inf
+        self._renew_at = 0.0
+        self._expire_at = 0.0
         self._queued = asyncio.Event()
         self._polling: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         """Start to translate queued jobs and to remove old ones."""
+        self._renew_at = self._expire_at = self._clock()
         self._polling = asyncio.create_task(self._poll_forever())
 
     async def close(self) -> None:
@@ -124,8 +132,11 @@ class DocumentJobs:
             while not ended.done():
                 await asyncio.wait([ended], timeout=_CHECK_SECONDS)
                 if not ended.done():
-                    # While the database was away, another replica may have removed the job.
-                    await self._queue.find_linked(identifier)
+                    # While the database was away, another replica may have removed the job, or its
+                    # end may have been written without an answer.
+                    present = await self._queue.find_linked(identifier)
+                    if not present.unfinished:
+                        return present
             return ended.result()
         except asyncio.CancelledError:
             for claim, task in self._running.items():
@@ -225,15 +236,20 @@ class DocumentJobs:
 
     async def poll(self) -> None:
         """Renew leases, remove what is old, and begin queued jobs; runs every second."""
-        if self._clock() >= self._renew_at:
-            await self._queue.expire(self._awaited)
+        now = self._clock()
+        if now >= self._renew_at:
             leased = {claim.id for claim in self._running} | self._awaited.keys()
             if leased:
                 progress, self._progress = self._progress, {}
                 await self._queue.renew(leased, progress)
-            self._renew_at = self._clock() + _RENEW_SECONDS
+            if now > self._renew_at + _LATE_SECONDS:
+                # After the database was away, the other replicas renew their leases first.
+                self._expire_at = now + LEASE_SECONDS
+            if now >= self._expire_at:
+                await self._queue.expire(self._awaited)
+            self._renew_at = now + _RENEW_SECONDS
         free = self.limits.running - len(self._running)
-        for claim in await self._queue.claim(free, linked_only=self._draining()):
+        for claim in await self._queue.claim(free, linked_only=self._paused()):
             task = self._running[claim] = asyncio.create_task(self._run(claim))
             task.add_done_callback(partial(self._ended, claim))
 
@@ -252,12 +268,15 @@ class DocumentJobs:
         # Any other error is stored in the job, whose status reports it.
         except Exception as error:
             expected = isinstance(error, _EXPECTED)
+            again = isinstance(error, _ELSEWHERE) and claim.attempt < ATTEMPTS
             if not expected:
                 logger.exception("a document failed unexpectedly")
             ended = self._awaited.get(claim.id)
             # If the database is away, the job is begun again when its lease has ended.
             with suppress(StateFailed):
-                if ended is None and not isinstance(error, StateFailed):
+                if ended is None and again:
+                    await self._queue.put_back(claim)
+                elif ended is None and not isinstance(error, StateFailed):
                     await self._queue.fail(claim, str(error) if expected else _UNEXPECTED)
                 elif ended is not None:
                     await self._queue.remove(claim.id)

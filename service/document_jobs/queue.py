@@ -24,10 +24,10 @@ from service.state.database import Database
 from service.state.schema import CONTENTS, DOCUMENTS
 from service.state.usage import Amount, Booking, add_usage
 
-_LEASE_SECONDS = 30.0
+LEASE_SECONDS = 30.0
 """How long a job stays with a replica that does not renew its lease, such as a killed one."""
-_ATTEMPTS = 3
-"""How many replicas may end while they translate a document, before it fails."""
+ATTEMPTS = 3
+"""How often a document is begun by replicas that end meanwhile, or cannot translate it."""
 _LOCK = "documents"
 _GAVE_UP = "the document could not be translated, because the service ended several times meanwhile"
 
@@ -111,7 +111,7 @@ class DocumentQueue:
             "scope": new.scope,
             "linked": new.linked,
             "worker": self._worker if new.linked else None,
-            "lease_until": now + _LEASE_SECONDS,
+            "lease_until": now + LEASE_SECONDS,
         }
 
         def write(connection: Connection) -> DocumentJob:
@@ -200,7 +200,7 @@ class DocumentQueue:
 
         def write(connection: Connection) -> None:
             its = and_(_COLUMNS.worker == self._worker, _UNFINISHED, _COLUMNS.id.in_(jobs))
-            until = self._clock() + _LEASE_SECONDS
+            until = self._clock() + LEASE_SECONDS
             connection.execute(update(DOCUMENTS).where(its).values(lease_until=until))
             for claim, done in progress.items():
                 connection.execute(update(DOCUMENTS).where(self._is(claim)).values(progress=done))
@@ -242,6 +242,11 @@ class DocumentQueue:
         """Remove a job and its contents; one that is not done is not charged."""
         await self._database.write(lambda c: self._remove(c, _COLUMNS.id == identifier), _LOCK)
 
+    async def put_back(self, claim: Claim) -> None:
+        """Queue a job for another attempt; nothing if it is not this attempt's."""
+        again = update(DOCUMENTS).where(self._is(claim)).values(**_QUEUED)
+        await self._database.write(lambda connection: connection.execute(again), _LOCK)
+
     async def hand_back(self) -> None:
         """Queue this worker's jobs again, for other replicas or its successor; remove those that
         a client waits for."""
@@ -275,7 +280,7 @@ class DocumentQueue:
 
         def write(connection: Connection) -> None:
             self._remove(connection, or_(old, gone, and_(late, _COLUMNS.linked)))
-            self._fail(connection, and_(late, _COLUMNS.attempts >= _ATTEMPTS), _GAVE_UP)
+            self._fail(connection, and_(late, _COLUMNS.attempts >= ATTEMPTS), _GAVE_UP)
             connection.execute(update(DOCUMENTS).where(late).values(**_QUEUED))
 
         if await self._database.read(read):
@@ -291,7 +296,7 @@ class DocumentQueue:
                 worker=self._worker,
                 attempts=attempt,
                 changed=now,
-                lease_until=now + _LEASE_SECONDS,
+                lease_until=now + LEASE_SECONDS,
             )
         )
         return Claim(row.id, attempt, row.media_type)

@@ -16,15 +16,18 @@ from pydantic import SecretStr
 
 from service.api.access import Access, AccessPolicy, Caller
 from service.catalogue.errors import NotReady
+from service.document_jobs import jobs as jobs_module
 from service.document_jobs.jobs import Charge, DocumentJob, DocumentJobs, DocumentLimits
 from service.document_jobs.types import DocumentNotFound, DocumentsFull, DocumentTooLarge
 from service.document_jobs.work import DocumentOrder, DocumentWork
+from service.engine.errors import EngineStopped
 from service.engine.types import Origin
 from service.state.database import Database
 from service.state.errors import QuotaExceeded, StateFailed
 from service.state.keys import KeyStore
 from service.state.shared_rates import SharedRateLimits
 from service.state.usage import UsageLedger
+from service.text.errors import TranslationError
 from service.text.types import LanguagePair
 from service.translation.errors import DeadlineExceeded
 from tests.support.raising import raiser
@@ -108,6 +111,11 @@ class Bench:
 
     async def used(self) -> int:
         return (await self.access.usage(CALLER)).characters
+
+    async def passes(self, seconds: int) -> None:
+        for _ in range(seconds // 2):
+            self.clock.seconds += 2
+            await self.jobs.poll()
 
     async def kill(self) -> None:
         """End the replica without handing jobs back, as SIGKILL does."""
@@ -226,12 +234,58 @@ async def test_documents_beyond_a_limit_are_refused(
 
 async def test_failed_job_reports_its_error_and_is_not_charged(place: Place) -> None:
     async with bench(place) as b:
-        b.work.failure = NotReady("the models are being loaded")
+        b.work.failure = TranslationError("too hard")
         job = await b.done()
-        assert (job.state, job.error) == ("error", "the models are being loaded")
+        assert (job.state, job.error) == ("error", "too hard")
         with pytest.raises(DocumentNotFound):
             await b.fetched(job)
         assert await b.used() == 0
+
+
+@pytest.mark.parametrize("failure", [NotReady("loading"), EngineStopped("gone")])
+async def test_document_that_a_replica_cannot_translate_is_tried_again_and_then_fails(
+    place: Place, failure: Exception
+) -> None:
+    async with bench(place) as b:
+        b.work.failure = failure
+        job = await b.done()
+        assert (job.state, job.error, b.work.began) == ("error", str(failure), 3)
+        waiting = await b.jobs.accept(order(), b.charge())
+        await until(lambda: b.work.began == 4, 0.001)
+        b.work.failure = None
+        assert (await b.ended(waiting)).state == "done"
+
+
+async def test_replica_renews_its_leases_after_the_database_was_away(place: Place) -> None:
+    async with replica(place, running=1) as b, replica(place, b.clock, running=1) as other:
+        jobs = [await each.jobs.accept(order(), each.charge()) for each in (b, other)]
+        await until(lambda: b.work.running and other.work.running, 0.001)
+        b.clock.seconds += 40
+        for each in (b, other):
+            await each.jobs.poll()
+        assert {(await b.present(job)).state for job in jobs} == {"translating"}
+        for each in (b, other):
+            each.work.gate.set()
+        assert [(await b.ended(job)).state for job in jobs] == ["done", "done"]
+        assert (b.work.began, other.work.began) == (1, 1)
+
+
+async def test_result_whose_writing_was_not_confirmed_is_returned(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with bench(place) as b:
+        finish = b.jobs._queue.finish
+
+        async def unconfirmed(*arguments: Any) -> Any:
+            await finish(*arguments)
+            monkeypatch.setattr(b.jobs._queue, "finish", finish)
+            raise StateFailed
+
+        monkeypatch.setattr(b.jobs._queue, "finish", unconfirmed)
+        monkeypatch.setattr(jobs_module, "_CHECK_SECONDS", 0.01)
+        monkeypatch.setattr(jobs_module, "_POLL_SECONDS", 0.01)
+        b.work.gate.set()
+        assert (await b.jobs.translate(order(), b.charge())).state == "done"
 
 
 async def test_translation_beyond_the_time_limit_fails(place: Place) -> None:
@@ -268,10 +322,9 @@ async def test_cancelling_translate_stops_the_work(place: Place) -> None:
 async def test_translations_are_removed_after_kept_seconds(place: Place) -> None:
     async with bench(place, kept_seconds=60) as b:
         old = await b.done()
-        b.clock.seconds += 54
+        await b.passes(54)
         late = await b.done()
-        b.clock.seconds += 6
-        await b.jobs.poll()
+        await b.passes(6)
         with pytest.raises(DocumentNotFound):
             await b.present(old)
         assert (await b.present(late)).state == "done"
@@ -324,11 +377,9 @@ async def test_job_of_a_killed_replica_is_translated_once_more_after_its_lease(
         await killed.kill()
         async with replica(place, killed.clock) as b:
             b.work.gate.set()
-            b.clock.seconds += 29
-            await b.jobs.poll()
+            await b.passes(28)
             assert (await b.present(job)).state == "translating"
-            b.clock.seconds += 10
-            await b.jobs.poll()
+            await b.passes(10)
             assert (await b.ended(job)).state == "done"
             assert (b.work.began, await b.used()) == (1, 5)
 
@@ -337,7 +388,7 @@ async def test_replica_whose_lease_has_ended_writes_no_result(place: Place) -> N
     async with replica(place, running=1) as slow, replica(place, slow.clock, running=0) as b:
         job = await slow.jobs.accept(order(), slow.charge())
         await until(lambda: slow.work.running, 0.001)
-        b.clock.seconds += 40
+        b.jobs._renew_at = b.clock.seconds = b.clock.seconds + 40
         await b.jobs.poll()
         assert (await b.present(job)).state == "queued"
         slow.work.gate.set()
@@ -384,9 +435,9 @@ async def test_callers_share_the_places_of_a_replica(place: Place) -> None:
         assert sorted(states) == ["queued"] * 3 + ["translating"]
 
 
-async def test_nothing_begins_while_draining_but_what_a_client_waits_for(place: Place) -> None:
+async def test_nothing_begins_while_paused_but_what_a_client_waits_for(place: Place) -> None:
     async with bench(place) as b:
-        b.jobs._draining = lambda: True
+        b.jobs._paused = lambda: True
         b.work.gate.set()
         job = await b.jobs.accept(order(), b.charge())
         await b.jobs.translate(order(), b.charge())
@@ -437,9 +488,7 @@ async def test_document_whose_result_is_lost_is_translated_again_beside_others(
         b.work.gate.clear()
         await b.jobs.accept(order(), b.charge())
         await until(lambda: b.work.running, 0.001)
-        for _ in range(2):
-            b.clock.seconds += 20
-            await b.jobs.poll()
+        await b.passes(40)
         await until(lambda: b.work.began == 3, 0.001)
         b.work.gate.set()
         assert (await b.ended(job)).state == "done"
