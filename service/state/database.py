@@ -186,7 +186,10 @@ def _postgres(address: SecretStr) -> Engine:
         connect_args={
             "connect_timeout": int(_BUSY_SECONDS),
             "tcp_user_timeout": 1000 * _STATEMENT_SECONDS,
-            "options": f"-c statement_timeout={_STATEMENT_SECONDS}s",
+            # A process that is lost or stopped in a transaction keeps no lock from the others.
+            "options": f"-c statement_timeout={_STATEMENT_SECONDS}s "
+            f"-c idle_in_transaction_session_timeout={_STATEMENT_SECONDS}s "
+            "-c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3",
             "application_name": "dragoman",
         },
     )

@@ -4,14 +4,16 @@ import asyncio
 import logging
 import os
 import sqlite3
+import threading
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
 from pydantic import SecretStr
 from sqlalchemy import Connection, delete, insert, select, text
 
+from service.state import database as database_module
 from service.state.copying import copy
 from service.state.database import FILE_NAME, Database
 from service.state.errors import StateFailed, StateNotEmpty, StateUnavailable
@@ -293,3 +295,31 @@ async def test_database_that_was_restarted_is_used_again(
             await database.read(values)
         postgres.start()
         assert await database.read(values) == [7]
+
+
+async def test_process_that_stops_in_a_transaction_keeps_its_lock_no_longer_than_a_statement(
+    postgres_address: SecretStr, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database_module, "_STATEMENT_SECONDS", 1)
+    stopped, resumed = threading.Event(), threading.Event()
+
+    def stop(connection: Connection) -> None:
+        stopped.set()
+        resumed.wait()
+        put(1, connection)
+
+    async with (
+        Database(postgres_address, upgrade=True) as one,
+        Database(postgres_address) as other,
+        asyncio.timeout(30),
+    ):
+        stuck = asyncio.create_task(one.write(stop, "documents"))
+        await asyncio.to_thread(stopped.wait)
+        try:
+            while await other.read(values) != [7]:
+                with suppress(StateFailed):
+                    await other.write(lambda connection: put(7, connection), "documents")
+        finally:
+            resumed.set()
+        with pytest.raises(StateFailed):
+            await stuck

@@ -5,6 +5,7 @@ The servers of that Compose file from Debian, as far as they are installed.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -15,6 +16,7 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import deepl
@@ -114,6 +116,26 @@ def test_configuration_of_the_balancer_is_valid() -> None:
     if PROGRAM is None:
         pytest.skip("haproxy not installed")
     subprocess.run([PROGRAM, "-c", "-f", str(CONFIGURATION)], check=True)
+
+
+def test_balancer_passes_on_no_address_that_a_client_has_sent(tmp_path: Path) -> None:
+    class Echo(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            names = ("X-Forwarded-For", "X-Forwarded-Proto")
+            body = json.dumps([self.headers.get_all(name) for name in names]).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+    if PROGRAM is None:
+        pytest.skip("haproxy not installed")
+    sent = {"X-Forwarded-For": "203.0.113.77", "X-Forwarded-Proto": "https"}
+    with ThreadingHTTPServer(("127.0.0.1", 0), Echo) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        with balanced(tmp_path, [server.server_port]) as address:
+            assert httpx.get(f"{address}/", headers=sent).json() == [["127.0.0.1"], ["http"]]
+        server.shutdown()
 
 
 def test_deepls_client_and_maps_meet_one_service(address: str, tmp_path: Path) -> None:
