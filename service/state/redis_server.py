@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-import math
 import time
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from contextlib import suppress
+from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import SecretStr
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 _SETTING = "DRAGOMAN_REDIS"
 _SECONDS = 1.0
 """How long a request waits for the server, or for one of the connections to it. A shorter wait ends
@@ -24,6 +27,10 @@ on a busy machine although the server answers, and then the limits are not exact
 _CONNECTIONS = 32
 _AWAY_SECONDS = 5.0
 """How long the server is left alone after a failure."""
+
+
+class ServerAway(Exception):
+    """There is no server, or it does not answer."""
 
 
 class RedisServer:
@@ -35,51 +42,59 @@ class RedisServer:
 
         Raises ``StateUnavailable`` if it is no address, or the client is not installed.
         """
-        self._away_until = -math.inf
-        self._pool: ConnectionPool | None = None
+        self._away_until: float | None = None
+        """When the server is asked again; ``None`` while it answers."""
+        self.pool: ConnectionPool | None = None
+        """Connections; ``None`` without a server."""
         if address is not None and address.get_secret_value():
-            self._pool = _open(address.get_secret_value())
-
-    @property
-    def pool(self) -> ConnectionPool | None:
-        """Connections; ``None`` without a server, and for some seconds after it has failed."""
-        return None if time.monotonic() < self._away_until else self._pool
-
-    def note_failure(self, consequence: str, error: Exception) -> None:
-        """Leave the server alone for some seconds; the log has the consequence."""
-        logger.warning("Redis is away, so %s: %s", consequence, error)
-        self._away_until = time.monotonic() + _AWAY_SECONDS
+            self.pool = _open(address.get_secret_value())
 
     async def put(self, key: str, value: bytes, seconds: int) -> None:
         """Keep a value at most so long; it may be lost before."""
-        await self._ask(
-            lambda redis: redis.set(key, value, ex=seconds),
-            "other replicas do not find what this one keeps",
-        )
+        with suppress(ServerAway):
+            await self.ask(
+                lambda redis: redis.set(key, value, ex=seconds),
+                "other replicas do not find what this one keeps",
+            )
 
     async def get(self, key: str) -> bytes | None:
         """The value that any replica has put there; ``None`` if there is none, or no server."""
-        value: bytes | None = await self._ask(
-            lambda redis: redis.get(key), "this replica does not find what others keep"
-        )
-        return value
+        with suppress(ServerAway):
+            return await self.ask(
+                lambda redis: redis.get(key), "this replica does not find what others keep"
+            )
+        return None
 
-    async def _ask(self, work: Callable[[Redis], Awaitable[Any]], consequence: str) -> Any:
-        """The server's answer; ``None`` without a server, and after a failure, which is logged."""
-        if (pool := self.pool) is None:
-            return None
+    async def ask(self, work: Callable[[Redis], Awaitable[T]], consequence: str) -> T:
+        """The server's answer, within a second; raises ``ServerAway``.
+
+        After a failure, which is logged with its consequence, the server is left alone for some
+        seconds; then one request asks it, and the others go on without it until it answers.
+        """
+        now = time.monotonic()
+        if self.pool is None or (self._away_until is not None and now < self._away_until):
+            raise ServerAway
         from redis.asyncio import Redis
         from redis.exceptions import RedisError
 
+        returning = self._away_until is not None
+        if returning:
+            self._away_until = now + _AWAY_SECONDS
         try:
-            return await work(Redis(connection_pool=pool))
-        except RedisError as error:
-            self.note_failure(consequence, error)
-            return None
+            async with asyncio.timeout(_SECONDS):
+                answer = await work(Redis(connection_pool=self.pool))
+        except (RedisError, TimeoutError) as error:
+            # Other requests, which began before the first one failed, say nothing more.
+            if returning or self._away_until is None:
+                logger.warning("Redis is away, so %s: %s", consequence, str(error) or "no answer")
+            self._away_until = time.monotonic() + _AWAY_SECONDS
+            raise ServerAway from error
+        self._away_until = None
+        return answer
 
     async def close(self) -> None:
-        if self._pool is not None:
-            await self._pool.aclose()
+        if self.pool is not None:
+            await self.pool.aclose()
 
 
 def _open(address: str) -> ConnectionPool:

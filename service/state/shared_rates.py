@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from service.state.errors import RateLimited
 from service.state.rates import RateLimits
-from service.state.redis_server import RedisServer
+from service.state.redis_server import RedisServer, ServerAway
 
 if TYPE_CHECKING:
     from limits.aio.strategies import MovingWindowRateLimiter
@@ -25,16 +26,16 @@ class SharedRateLimits:
         self._alone = alone or RateLimits()
         pool = self._server.pool
         self._together = None if pool is None else _limiter(pool)
+        """Counts on the server."""
 
     async def hit(self, caller: str, per_minute: int) -> None:
         """Count a request, or raise ``RateLimited`` without counting it; 0 is unlimited."""
-        if per_minute and self._together is not None and self._server.pool is not None:
-            from limits.errors import StorageError
-
-            try:
-                return await _hit(self._together, caller, per_minute)
-            except StorageError as error:
-                self._server.note_failure("this replica counts requests alone", error.storage_error)
+        if per_minute and (together := self._together) is not None:
+            with suppress(ServerAway):
+                return await self._server.ask(
+                    lambda _: _hit(together, caller, per_minute),
+                    "this replica counts requests alone",
+                )
         self._alone.hit(caller, per_minute)
 
 
@@ -44,7 +45,6 @@ def _limiter(pool: ConnectionPool) -> MovingWindowRateLimiter:
 
     storage = RedisStorage(
         "async+redis://",
-        wrap_exceptions=True,
         implementation="redispy",
         key_prefix="dragoman",
         connection_pool=pool,  # type: ignore[arg-type]

@@ -10,8 +10,9 @@ import pytest
 from pydantic import SecretStr
 
 import tests.support.redis
+from service.state import redis_server
 from service.state.errors import RateLimited, StateUnavailable
-from service.state.redis_server import RedisServer
+from service.state.redis_server import RedisServer, ServerAway
 from service.state.shared_rates import SharedRateLimits
 from tests.support.redis import Redis
 
@@ -53,11 +54,36 @@ async def test_replica_counts_alone_while_the_server_is_away(
         redis.stop()
         with caplog.at_level(logging.WARNING):
             assert await counted(made, "ann", 30) == {"admitted": 40, "refused": 20}
-        assert "counts requests alone" in caplog.text
+        assert caplog.text.count("counts requests alone") == len(made)
         redis.start()
         for each in made:
             each._server._away_until = 0.0
+            await each.hit("first", 20)
         assert await counted(made, "ann", 20) == {"admitted": 20, "refused": 20}
+
+
+async def test_one_request_asks_a_server_that_has_stopped_answering(
+    redis: Redis, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(redis_server, "_SECONDS", 0.05)
+    asked = Counter[str]()
+    server = RedisServer(redis.address)
+
+    async def silent(_: object) -> None:
+        asked["asked"] += 1
+        await asyncio.sleep(60)
+
+    async def ask() -> None:
+        with pytest.raises(ServerAway):
+            await server.ask(silent, "nothing is shared")
+
+    await asyncio.gather(*(ask() for _ in range(5)))
+    assert asked["asked"] == 5
+    server._away_until = 0.0
+    await asyncio.gather(*(ask() for _ in range(5)))
+    assert asked["asked"] == 6
+    assert caplog.text.count("nothing is shared") == 2
+    await server.close()
 
 
 async def test_without_a_server_each_replica_counts_its_own() -> None:
