@@ -43,7 +43,7 @@ class RedisServer:
         Raises ``StateUnavailable`` if it is no address, or the client is not installed.
         """
         self._away_until: float | None = None
-        """When the server is asked again; ``None`` while it answers."""
+        """Time at which the server is asked again; ``None`` while it answers."""
         self.pool: ConnectionPool | None = None
         """Connections; ``None`` without a server."""
         if address is not None and address.get_secret_value():
