@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from service.engine.types import Priority
@@ -52,8 +52,10 @@ class Admission:
     @contextmanager
     def admitted(
         self, tokens: int, caller: str = "", priority: Priority = "interactive"
-    ) -> Iterator[None]:
-        """Reserve ``tokens``; raises ``Overloaded``, or ``TextTooLarge`` above the capacity.
+    ) -> Iterator[Callable[[float], None]]:
+        """Reserve ``tokens``; yields a function that notes how much of them has been finished.
+
+        Raises ``Overloaded``, or ``TextTooLarge`` above the capacity.
 
         An unknown caller, which is empty, has no share of its own.
         """
@@ -63,18 +65,21 @@ class Admission:
         self._refuse_long_wait(tokens, caller, priority)
         self._taken += tokens
         self._taken_by[caller] += tokens
-        finished = False
-        begun = 0.0 if self._expected is None else self._expected.begin(tokens, priority)
+        if self._expected is not None:
+            self._expected.begin(tokens, priority)
         try:
-            yield
-            finished = True
+            yield self._note
         finally:
             if self._expected is not None:
-                self._expected.end(tokens, priority, begun, finished=finished)
+                self._expected.end(tokens, priority)
             self._taken -= tokens
             self._taken_by[caller] -= tokens
             if not self._taken_by[caller]:
                 del self._taken_by[caller]
+
+    def _note(self, tokens: float) -> None:
+        if self._expected is not None:
+            self._expected.note(tokens)
 
     def _refuse_unless_free(self, tokens: int, caller: str) -> None:
         if self._taken + tokens <= self._capacity:

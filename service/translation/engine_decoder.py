@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 
@@ -74,7 +74,10 @@ class _EngineDecoder:
         self._lease(model)
         if work:
             origin = self._origin
-            self._held.enter_context(self._admission.admitted(work, origin.caller, origin.priority))
+            admitted = self._admission.admitted(work, origin.caller, origin.priority)
+            note = self._held.enter_context(admitted)
+            share = work / max(1, sum(len(source_ids) for source_ids, _ in sentences))
+            deliver = _noting(note, share, sentences, deliver)
         if self._block_lock is None:
             return await model.results.decode(sentences, self._origin, deliver)
         async with self._block_lock, together() as group:
@@ -99,3 +102,21 @@ class _EngineDecoder:
         if model not in self._leased:
             self._held.push_async_exit(self._repository.leased(model))
             self._leased.add(model)
+
+
+def _noting(
+    note: Callable[[float], None],
+    share: float,
+    sentences: Sequence[SourceSentence],
+    deliver: DeliverDecoded | None,
+) -> DeliverDecoded:
+    """``deliver``, which also notes ``share`` for each token that an engine has decoded."""
+
+    def delivered(number: int, decoded: Decoded) -> None:
+        # Results from a cache are no measure of the engine.
+        if decoded.durations.decoding > 0:
+            note(share * len(sentences[number][0]))
+        if deliver is not None:
+            deliver(number, decoded)
+
+    return delivered

@@ -23,8 +23,6 @@ _FIRST_RATE, _FIRST_SECONDS = 8_192.0, 0.5
 _SLOWDOWN = 4.0
 """A request may take so many times as long as alone, and the permitted wait."""
 _SIZES = 64
-_INSTANT_SECONDS = 0.002
-"""Requests that end sooner had all results from a cache."""
 
 
 class _Sizes:
@@ -76,18 +74,20 @@ class ExpectedWait:
         """Tokens that can be finished in the longest permitted wait."""
         return self.rate * self._seconds[priority]
 
-    def begin(self, tokens: int, priority: Priority) -> float:
-        """Count a request in; returns the time, for ``end``."""
+    def begin(self, tokens: int, priority: Priority) -> None:
+        """Count a request in."""
         self._measure()
         self._sizes[priority].add(tokens)
-        return self._since
 
-    def end(self, tokens: int, priority: Priority, begun: float, *, finished: bool) -> None:
-        """Count a request out; ``finished`` is false if its work was given up."""
-        busy = self._measure()
-        self._sizes[priority].add(tokens, -1)
-        if busy and finished and self._since - begun > _INSTANT_SECONDS:
+    def note(self, tokens: float) -> None:
+        """Count finished work of a request that is in flight."""
+        if self._measure():
             self._finished += tokens
+
+    def end(self, tokens: int, priority: Priority) -> None:
+        """Count a request out."""
+        self._measure()
+        self._sizes[priority].add(tokens, -1)
 
     def excess(self, tokens: int, priority: Priority, share: float) -> float:
         """Seconds by which a request would exceed its permitted time; not positive if it may come.

@@ -28,18 +28,21 @@ class Served:
         self.clock = Clock()
         self.expected = ExpectedWait({"interactive": 2.0, "bulk": 30.0}, self.clock)
         self.waiting: list[tuple[int, float]] = []
+        """Tokens and arrivals."""
 
     def arrive(self, tokens: int, priority: Priority = "interactive", share: float = 1.0) -> bool:
         if self.expected.excess(tokens, priority, share) > 0:
             return False
-        self.waiting.append((tokens, self.expected.begin(tokens, priority)))
+        self.expected.begin(tokens, priority)
+        self.waiting.append((tokens, self.clock.now))
         return True
 
     def serve(self, rate: float, priority: Priority = "interactive") -> float:
         """Finish the oldest; returns the seconds since it arrived."""
         tokens, begun = self.waiting.pop(0)
         self.clock.now += tokens / rate
-        self.expected.end(tokens, priority, begun, finished=True)
+        self.expected.note(tokens)
+        self.expected.end(tokens, priority)
         return self.clock.now - begun
 
 
@@ -102,18 +105,20 @@ def test_bulk_waits_longer_and_does_not_hold_up_others() -> None:
     assert served.arrive(100)
 
 
-def test_work_that_was_given_up_or_cached_is_no_throughput() -> None:
+def test_work_counts_when_it_is_done_not_at_the_end_of_its_request() -> None:
     served = Served()
-    while served.arrive(20):
-        pass
-    before = served.expected.rate
-    for tokens, begun in served.waiting[:-100]:
-        served.expected.end(tokens, "interactive", begun, finished=True)
-    assert served.expected.rate == before
-    served.clock.now += 1
-    for tokens, begun in served.waiting[-100:]:
-        served.expected.end(tokens, "interactive", begun, finished=False)
-    assert served.expected.rate < before
+    served.arrive(50_000)
+    for _ in range(300):
+        served.clock.now += 0.1
+        served.expected.note(150)
+    assert served.expected.rate == pytest.approx(1_500, rel=0.02)
+    served.expected.end(50_000, "interactive")
+    assert served.expected.rate == pytest.approx(1_500, rel=0.02)
+    # Time in which nothing is finished counts, too.
+    served.arrive(50_000)
+    served.clock.now += 10
+    served.expected.end(50_000, "interactive")
+    assert served.expected.rate < 700
 
 
 def test_admission_refuses_a_long_wait_with_the_time_to_wait() -> None:

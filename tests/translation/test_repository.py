@@ -19,8 +19,18 @@ from service.engine.errors import EngineStopped
 from service.engine.types import DecodingOptions
 from service.loading.discovery import discover, for_pair
 from service.text.types import LanguagePair
+from service.translation.admission import Admission
+from service.translation.expected_wait import ExpectedWait
+from service.translation.local_translator import LocalTranslator
 from service.translation.types import TranslateRequest
-from tests.support.toy import EOS, load_found, put_broken_bundle, put_bundle, translator_of
+from tests.support.toy import (
+    EOS,
+    FirstLetterDetector,
+    load_found,
+    put_broken_bundle,
+    put_bundle,
+    translator_of,
+)
 from tests.support.waiting import cancelled, until
 
 DE_EN = LanguagePair("de", "en")
@@ -283,6 +293,20 @@ async def test_request_without_a_model_gets_the_preferred_then_the_best_scored_t
             assert directed.model.name == name
             await directed.model.engine.close()
         await repository.close()
+
+
+async def test_translated_sentences_count_as_work_by_their_tokens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_bundle(tmp_path, "a")
+    repository = ModelRepository(lambda: discover(tmp_path), load_found)
+    await repository.reload()
+    expected, noted = ExpectedWait({"interactive": 2.0, "bulk": 30.0}), list[float]()
+    monkeypatch.setattr(expected, "note", noted.append)
+    translator = LocalTranslator(repository, Admission(10_000, expected), FirstLetterDetector())
+    await translator.translate(TranslateRequest(("eins. zwei. drei.",), "en", "de"))
+    assert noted == [len("eins.") + 1, len("zwei.") + 1, len("drei.") + 1]
+    await repository.close()
 
 
 async def test_canaries_get_their_shares_of_the_texts_and_come_last_otherwise(
