@@ -21,7 +21,7 @@ from sqlalchemy import ColumnElement, Connection, and_, delete, func, insert, or
 
 from models.bundle.languages import canonical
 from service.state.database import Database
-from service.state.errors import KeyNotFound, KeyRefused, KeyTaken, StateFailed, shortened
+from service.state.errors import KeyNotFound, KeyRefused, KeyTaken, shortened
 from service.state.revisions import bump, revision_of
 from service.state.schema import API_KEYS, KEY_SECRETS
 
@@ -47,6 +47,8 @@ _TRUSTED_WITHOUT_DATABASE = 900.0
 """How long the cached keys are valid while the database cannot be read."""
 _RETRY_SECONDS = 5.0
 """Pause between attempts to read it, because an attempt may wait for a connection."""
+_PATIENCE_SECONDS = 1.0
+"""How long requests wait for the keys to be read while the cached ones are valid."""
 _CHANGES = "keys"
 
 
@@ -105,7 +107,7 @@ class KeyStore:
         self._revision = -1
         self._believed_until = -math.inf
         self._confirmed = -math.inf
-        self._reading = asyncio.Lock()
+        self._reading: asyncio.Task[None] | None = None
 
     async def find(self, key: str) -> ApiKey | None:
         """The holder of a valid key, if any. Sees changes by other processes after one second."""
@@ -217,20 +219,27 @@ class KeyStore:
 
         done = await self._database.write(write, _CHANGES)
         self._believed_until = -math.inf
+        # A reading that has begun may not know the change.
+        self._reading = None
         return done
 
     async def _known(self) -> dict[bytes, tuple[ApiKey, Secret]]:
-        async with self._reading:
-            if self._clock() >= self._believed_until:
-                believed_until = self._clock() + _TRUSTED_SECONDS
-                try:
-                    await self._read_again()
-                except StateFailed:
-                    if self._clock() >= self._confirmed + _TRUSTED_WITHOUT_DATABASE:
-                        raise
-                    believed_until = self._clock() + _RETRY_SECONDS
-                self._believed_until = believed_until
-            return self._keys
+        while self._clock() >= self._believed_until:
+            # One task, which all requests share, so that one that is cancelled ends nothing.
+            if self._reading is None or self._reading.done():
+                self._reading = asyncio.create_task(self._read_again())
+                self._reading.add_done_callback(_heed)
+            reading = self._reading
+            trusted = self._clock() < self._confirmed + _TRUSTED_WITHOUT_DATABASE
+            # A database may be silent for as long as its disk.
+            await asyncio.wait([reading], timeout=_PATIENCE_SECONDS if trusted else None)
+            if not trusted:
+                await asyncio.shield(reading)
+            elif not reading.done() or reading.exception() is not None:
+                self._believed_until = self._clock() + _RETRY_SECONDS
+            if self._reading is reading:
+                break
+        return self._keys
 
     async def _read_again(self) -> None:
         """Read the keys, unless their revision is that of the cached ones."""
@@ -244,10 +253,20 @@ class KeyStore:
             keys = _select(connection)
             return revision, {each.digest: (key, each) for key in keys for each in key.secrets}
 
-        self._revision, changed = await self._database.read(read)
+        revision, changed = await self._database.read(read)
+        if self._reading is not asyncio.current_task():
+            return
+        self._revision = revision
         if changed is not None:
             self._keys = changed
         self._confirmed = now
+        self._believed_until = now + _TRUSTED_SECONDS
+
+
+def _heed(reading: asyncio.Task[None]) -> None:
+    """Retrieve a failure that no request has waited for; the database has logged it."""
+    if not reading.cancelled():
+        reading.exception()
 
 
 def _check(limits: Limits) -> None:

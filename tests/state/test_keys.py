@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
@@ -9,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import SecretStr
 
+from service.state import keys
 from service.state.database import FILE_NAME, Database
 from service.state.errors import KeyNotFound, KeyRefused, StateFailed
 from service.state.keys import KeyStore, Limits
@@ -220,3 +222,21 @@ async def test_known_keys_work_for_some_time_without_the_database(
         await store.find("secret")
     with pytest.raises(StateFailed):
         await KeyStore(database, clock).find("secret")
+
+
+async def test_known_keys_work_while_the_database_is_silent(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, silent = Clock(), asyncio.Event()
+    store = KeyStore(database, clock)
+    await store.add("weblate", "secret")
+    assert await store.find("secret") is not None
+    with monkeypatch.context() as patch:
+        patch.setattr(Database, "read", lambda *_: silent.wait())
+        patch.setattr(keys, "_PATIENCE_SECONDS", 0.01)
+        for seconds in (2.0, 10.0, 10.0):
+            clock.seconds += seconds
+            assert await store.find("secret") is not None
+    # A change by this process needs no answer to the reading that waits.
+    await store.add("mastodon", "other")
+    assert await store.find("other") is not None
