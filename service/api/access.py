@@ -10,7 +10,7 @@ import hashlib
 import hmac
 import ipaddress
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal, NamedTuple, Protocol
@@ -204,15 +204,15 @@ class Access:
         async with self._usage.charge(caller.name, characters, documents, quota) as charge:
             yield charge
 
-    @asynccontextmanager
-    async def book(
+    def book(
         self, caller: Caller, characters: int, *, documents: int = 0
-    ) -> AsyncIterator[Booking]:
-        """Count a request as ``charge`` does, for work that is paid for in a transaction inside."""
-        await self.admit(caller)
+    ) -> AbstractAsyncContextManager[Booking]:
+        """Charge an admitted request for work that is paid for in a transaction inside.
+
+        Entering raises ``QuotaExceeded``.
+        """
         quota = caller.characters_per_month
-        async with self._usage.booking(caller.name, characters, documents, quota) as booking:
-            yield booking
+        return self._usage.booking(caller.name, characters, documents, quota)
 
     async def usage(self, caller: Caller) -> Usage:
         """Usage of a caller this month; all callers without a key share one count."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, Table, func, insert, select, text
+from typing import Any
+
+from sqlalchemy import Connection, RowMapping, Table, func, insert, select, text
 
 from service.state.database import Database
 from service.state.errors import StateNotEmpty
@@ -34,10 +36,18 @@ def _copy_tables(old: Connection, new: Connection, place: str) -> dict[str, int]
         copied[table.name] = 0
         rows = old.execution_options(yield_per=_ROWS).execute(select(table)).mappings()
         for some in rows.partitions():
-            new.execute(insert(table), [dict(row) for row in some])
+            new.execute(insert(table), [_storable(row) for row in some])
             copied[table.name] += len(some)
         _advance_ids(new, table)
     return copied
+
+
+def _storable(row: RowMapping) -> dict[str, Any]:
+    """The row with U+FFFD in place of U+0000, which PostgreSQL does not store in texts."""
+    return {
+        name: value.replace("\0", "\ufffd") if isinstance(value, str) else value
+        for name, value in row.items()
+    }
 
 
 def _advance_ids(connection: Connection, table: Table) -> None:

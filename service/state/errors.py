@@ -69,7 +69,7 @@ class TooManyGlossaries(StateError):
 
 
 class InvalidMemory(StateError):
-    """An invalid file of a translation memory; the message says what would be valid."""
+    """An invalid name or file of a translation memory; the message says what would be valid."""
 
 
 class MemoryNotFound(StateError):

@@ -11,7 +11,7 @@ import hashlib
 import json
 import threading
 import uuid
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -106,14 +106,7 @@ class GlossaryStore:
 
     async def all(self, owner: str | None) -> tuple[Glossary, ...]:
         """The glossaries of an owner, oldest first."""
-
-        def read(connection: Connection) -> tuple[Glossary, ...]:
-            statement = select(GLOSSARIES.c.id).where(owned_by(GLOSSARIES, owner))
-            found = connection.execute(statement).scalars().all()
-            glossaries = (_glossary(connection, owner, each) for each in found)
-            return tuple(sorted(glossaries, key=lambda each: (each.created, each.id)))
-
-        return await self._database.read(read)
+        return await self._database.read(lambda connection: _glossaries(connection, owner))
 
     async def get(self, owner: str | None, identifier: str) -> Glossary:
         """One glossary; raises ``GlossaryNotFound``, as do all methods below."""
@@ -127,8 +120,11 @@ class GlossaryStore:
         known = canonical(identifier, GlossaryNotFound)
 
         def read(connection: Connection) -> tuple[Term, ...]:
-            _glossary(connection, owner, known).dictionary(pair)
-            return self._parsed.terms(connection, known, pair)
+            _glossary(connection, owner, known)
+            terms = self._parsed.terms(connection, known, pair)
+            if not terms:
+                raise DictionaryNotFound(known, pair.source, pair.target)
+            return terms
 
         return await self._database.read(read)
 
@@ -247,7 +243,8 @@ class _ParsedTerms:
     def terms(
         self, connection: Connection, identifier: str, pair: LanguagePair
     ) -> tuple[Term, ...]:
-        """The present entries of a dictionary; parsed once for each digest."""
+        """The present entries of a dictionary, none if it is absent; parsed once for each
+        digest."""
         is_it = _is_dictionary(identifier, pair)
         digest = connection.execute(select(DICTIONARIES.c.digest).where(is_it)).scalar()
         if digest is None:
@@ -256,9 +253,12 @@ class _ParsedTerms:
             if digest in self._terms:
                 self._terms.move_to_end(digest)
                 return self._terms[digest]
-        digest, entries = connection.execute(
+        row = connection.execute(
             select(DICTIONARIES.c.digest, DICTIONARIES.c.entries).where(is_it)
-        ).one()
+        ).first()
+        if row is None:
+            return ()
+        digest, entries = row
         terms = tuple(Term(*entry) for entry in json.loads(entries))
         with self._lock:
             self._keep(digest, terms)
@@ -287,25 +287,37 @@ def _is_dictionary(identifier: str, pair: LanguagePair) -> ColumnElement[bool]:
 
 
 def _glossary(connection: Connection, owner: str | None, identifier: str) -> Glossary:
-    row = connection.execute(
-        select(GLOSSARIES.c.name, GLOSSARIES.c.created).where(
-            GLOSSARIES.c.id == identifier, owned_by(GLOSSARIES, owner)
-        )
-    ).first()
-    if row is None:
-        raise GlossaryNotFound(identifier)
+    for glossary in _glossaries(connection, owner, GLOSSARIES.c.id == identifier):
+        return glossary
+    raise GlossaryNotFound(identifier)
+
+
+def _glossaries(
+    connection: Connection, owner: str | None, *which: ColumnElement[bool]
+) -> tuple[Glossary, ...]:
+    """Glossaries of an owner, oldest first."""
+    wanted = and_(owned_by(GLOSSARIES, owner), *which)
     columns = DICTIONARIES.c
-    dictionaries = connection.execute(
-        select(columns.source, columns.target, columns.entry_count)
-        .where(columns.glossary == identifier)
+    rows = connection.execute(
+        select(GLOSSARIES).where(wanted).order_by(GLOSSARIES.c.created, GLOSSARIES.c.id)
+    ).all()
+    dictionaries = defaultdict[str, list[Dictionary]](list)
+    for identifier, *pair, entry_count in connection.execute(
+        select(columns.glossary, columns.source, columns.target, columns.entry_count)
+        .join(GLOSSARIES)
+        .where(wanted)
         .order_by(columns.position, columns.source, columns.target)
-    )
-    return Glossary(
-        identifier,
-        row.name,
-        datetime.fromisoformat(row.created),
-        owner,
-        tuple(Dictionary(LanguagePair(*pair), count) for *pair, count in dictionaries),
+    ):
+        dictionaries[identifier].append(Dictionary(LanguagePair(*pair), entry_count))
+    return tuple(
+        Glossary(
+            row.id,
+            row.name,
+            datetime.fromisoformat(row.created),
+            owner,
+            tuple(dictionaries[row.id]),
+        )
+        for row in rows
     )
 
 

@@ -12,14 +12,14 @@ import json
 import secrets
 import uuid
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
 from sqlalchemy import ColumnElement, Connection, Table, and_, delete, insert, select, update
 
 from service.state.database import Database
-from service.state.errors import MemoryNotFound, TooManyMemories
+from service.state.errors import InvalidMemory, MemoryNotFound, TooManyMemories
 from service.state.owned import canonical, count, owned_by
 from service.state.schema import MEMORIES, MEMORY_JOBS, MEMORY_PARTS
 from service.state.tmx import MemoryLimits, MemoryUnit, ReadMemory
@@ -53,7 +53,6 @@ class MemoryJob:
     """Gives access to the file of the job without a key."""
     name: str
     """Name of the memory that an import makes."""
-    file_bytes: int
     memory: str | None
     """Id of the memory that is exported, or that an import has made."""
     error: str | None
@@ -114,10 +113,14 @@ class MemoryStore:
         operation: Operation,
         name: str,
         *,
-        file_bytes: int = 0,
         memory: str | None = None,
     ) -> MemoryJob:
-        """A new job; raises ``TooManyMemories``."""
+        """A new job; raises ``InvalidMemory`` for its name, or ``TooManyMemories``."""
+        if "\0" in name:
+            # PostgreSQL stores no text with this character.
+            raise InvalidMemory(
+                "the name of the translation memory has the character U+0000; leave it out"
+            )
         now = datetime.now(UTC)
         job = MemoryJob(
             str(uuid.uuid4()),
@@ -125,7 +128,6 @@ class MemoryStore:
             operation,
             secrets.token_urlsafe(32),
             name,
-            file_bytes,
             memory,
             None,
             0,
@@ -138,7 +140,8 @@ class MemoryStore:
             _refuse_if_full(connection, MEMORY_JOBS, owner, self.limits.jobs)
             if operation == "import":
                 _refuse_if_full(connection, MEMORIES, owner, self.limits.memories)
-            row = asdict(job) | {"created": now.isoformat()}
+            # The column ``file_bytes`` is unused, and has no default.
+            row = asdict(job) | {"created": now.isoformat(), "file_bytes": 0}
             connection.execute(insert(MEMORY_JOBS).values(row))
 
         await self._database.write(write, _LOCK)
@@ -151,12 +154,18 @@ class MemoryStore:
 
     async def job_with(self, secret: str, operation: Operation) -> MemoryJob:
         """The job of this secret, which is not a part of errors."""
+        if "\0" in secret:
+            # PostgreSQL refuses texts with this character.
+            raise MemoryNotFound("job")
         columns = MEMORY_JOBS.c
         which = and_(columns.secret == secret, columns.operation == operation)
         return await self._found_job(which, "job")
 
-    async def finish_import(self, job: MemoryJob, read: ReadMemory) -> None:
-        """Store what an import has read; the job is done. Raises ``TooManyMemories``."""
+    async def finish_import(self, job: MemoryJob, read: ReadMemory) -> bool:
+        """Store what an import has read; the job is done. Raises ``TooManyMemories``.
+
+        Stores nothing and returns ``False`` if the job had ended before.
+        """
         identifier, created = str(uuid.uuid4()), datetime.now(UTC).isoformat()
         # A memory may have 100,000 units.
         parts, targets = await asyncio.to_thread(
@@ -172,26 +181,29 @@ class MemoryStore:
             "created": created,
         }
 
-        def write(connection: Connection) -> None:
+        ended = update(MEMORY_JOBS).where(_is_open(job))
+        ended = ended.values(memory=identifier, skipped=read.skipped)
+
+        def write(connection: Connection) -> bool:
+            if not connection.execute(ended).rowcount:
+                return False
             _refuse_if_full(connection, MEMORIES, job.owner, self.limits.memories)
             connection.execute(insert(MEMORIES).values(row))
             if parts:
                 connection.execute(insert(MEMORY_PARTS), parts)
-            connection.execute(
-                update(MEMORY_JOBS)
-                .where(MEMORY_JOBS.c.id == job.id)
-                .values(memory=identifier, skipped=read.skipped)
-            )
+            return True
 
-        await self._database.write(write, _LOCK)
+        return await self._database.write(write, _LOCK)
 
     async def fail(self, job: MemoryJob, error: str) -> None:
-        statement = update(MEMORY_JOBS).where(MEMORY_JOBS.c.id == job.id).values(error=error)
+        """End the job with an error, unless it has ended."""
+        statement = update(MEMORY_JOBS).where(_is_open(job)).values(error=error)
         await self._database.write(lambda connection: connection.execute(statement))
 
     async def _found_job(self, which: ColumnElement[bool], shown: str) -> MemoryJob:
         oldest = (datetime.now(UTC) - _JOBS_KEPT).isoformat()
-        statement = select(MEMORY_JOBS).where(which, MEMORY_JOBS.c.created >= oldest)
+        columns = [MEMORY_JOBS.c[each.name] for each in fields(MemoryJob)]
+        statement = select(*columns).where(which, MEMORY_JOBS.c.created >= oldest)
 
         def read(connection: Connection) -> MemoryJob:
             row = connection.execute(statement).mappings().first()
@@ -200,6 +212,11 @@ class MemoryStore:
             return MemoryJob(**{**row, "created": datetime.fromisoformat(row["created"])})
 
         return await self._database.read(read)
+
+
+def _is_open(job: MemoryJob) -> ColumnElement[bool]:
+    columns = MEMORY_JOBS.c
+    return and_(columns.id == job.id, columns.memory.is_(None), columns.error.is_(None))
 
 
 def _refuse_if_full(connection: Connection, table: Table, owner: str | None, limit: int) -> None:

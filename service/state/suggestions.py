@@ -65,6 +65,9 @@ class SuggestionStore:
                 f"the {name} has {len(value)} characters; at most {self._limits.characters} are "
                 "kept"
             )
+        if "\0" in value:
+            # PostgreSQL stores no text with this character.
+            raise InvalidSuggestion(f"the {name} has the character U+0000; leave it out")
         try:
             value.encode("utf-8")
         except UnicodeEncodeError as error:

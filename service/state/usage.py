@@ -245,15 +245,8 @@ class UsageLedger:
         self, connection: Connection, watched: Collection[Account]
     ) -> Mapping[Account, Amount]:
         """Write the batch unless it is written; return the sums of its and the watched accounts."""
-        if self._batch and not self._is_settled(connection):
-            written = self._now()
-            row = {"ledger": self._name, "number": self._number, "written": written.isoformat()}
-            numbered = upsert(connection, SETTLEMENTS)
-            changed = {name: numbered.excluded[name] for name in ("number", "written")}
-            connection.execute(
-                numbered.on_conflict_do_update(index_elements=[SETTLEMENTS.c.ledger], set_=changed),
-                row,
-            )
+        written = self._now()
+        if self._batch and self._record_number(connection, written):
             if self._number == 1:
                 old = (written - _REMEMBERED).isoformat()
                 connection.execute(delete(SETTLEMENTS).where(SETTLEMENTS.c.written < old))
@@ -262,9 +255,17 @@ class UsageLedger:
             add_usage(connection, self._batch, day_of(written))
         return _read(connection, {*self._batch, *watched})
 
-    def _is_settled(self, connection: Connection) -> bool:
-        number = select(SETTLEMENTS.c.number).where(SETTLEMENTS.c.ledger == self._name)
-        return connection.execute(number).scalar() == self._number
+    def _record_number(self, connection: Connection, written: datetime) -> bool:
+        """Store the number of the batch; return whether the batch had not been written."""
+        row = {"ledger": self._name, "number": self._number, "written": written.isoformat()}
+        numbered = upsert(connection, SETTLEMENTS)
+        # The upsert waits for an earlier attempt whose commit is late, and then sees its number.
+        statement = numbered.on_conflict_do_update(
+            index_elements=[SETTLEMENTS.c.ledger],
+            set_={name: numbered.excluded[name] for name in ("number", "written")},
+            where=SETTLEMENTS.c.number < numbered.excluded.number,
+        ).returning(SETTLEMENTS.c.number)
+        return connection.execute(statement, row).first() is not None
 
     def _note_written(self, totals: Mapping[Account, Amount]) -> None:
         for key, amount in self._batch.items():

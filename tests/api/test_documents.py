@@ -7,9 +7,11 @@ from typing import Any
 
 import httpx
 import pytest
+from pydantic import SecretStr
 from sqlalchemy import select
 
 from service.bootstrap import running
+from service.document_jobs.jobs import DocumentJobs
 from service.documents import open_document
 from service.settings import Settings
 from service.state.database import Database
@@ -177,6 +179,28 @@ async def test_document_with_wrong_or_missing_key_is_refused(
         await refused(client.post(path, json={"document_key": wrong}), 404)
     await refused(client.post(path), 400)
     assert (await client.get(path, params=handle)).status_code == 200
+
+
+async def test_ids_with_nul_are_not_found(settings: Settings, postgres_address: SecretStr) -> None:
+    async with Database(postgres_address, upgrade=True):
+        pass
+    async with connected(settings, state=postgres_address) as client:
+        for path in ("/download_file/%00", "/v2/document/%00?document_key=a"):
+            await refused(client.get(path), 404)
+
+
+async def test_upload_beyond_the_rate_limit_is_refused_unread(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with connected(settings, requests_per_minute=2) as client:
+        asked: Any = {"files": {"file": ("a.txt", b"a")}, "data": DE_EN | DEEPL_DE_EN}
+        paths = ("/translate_file", "/v2/document")
+        for path in paths:
+            await answered(client.post(path, **asked))
+        for method in ("accept", "translate"):
+            monkeypatch.setattr(DocumentJobs, method, None)
+        for path in paths:
+            await refused(client.post(path, **asked), 429)
 
 
 async def test_glossaries_are_applied_to_documents(client: httpx.AsyncClient) -> None:

@@ -74,7 +74,8 @@ ROWS = f"""
     INSERT INTO glossaries VALUES ('{GLOSSARY}', 'weblate', 'Tiere', '2026-01-02T03:04:05+00:00');
     INSERT INTO dictionaries VALUES ('{GLOSSARY}', 'en', 'de', 1, '[["dog", "Hund"]]');
     INSERT INTO dictionaries VALUES ('{GLOSSARY}', 'de', 'en', 1, '[["Hund", "dog"]]');
-    INSERT INTO suggestions VALUES (7, '2026-01-02', 'weblate', 'de', 'en', 'Hallo', 'Hello');
+    INSERT INTO suggestions VALUES (7, '2026-01-02', 'weblate', 'de', 'en', 'Hallo',
+        'Hello' || char(0));
 """
 
 

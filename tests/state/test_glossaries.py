@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 import uuid
+from collections import OrderedDict
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
-from sqlalchemy import select
+from pydantic import SecretStr
+from sqlalchemy import delete, event, select
 
 from service.state.database import FILE_NAME, Database
 from service.state.errors import (
@@ -43,9 +46,15 @@ async def test_stored_glossary_is_read_unchanged(tmp_path: Path) -> None:
         assert await store.terms("ann", made.id, DE_EN) == (DOG, CAT)
 
 
-async def test_glossaries_are_listed_in_the_order_they_were_made(store: GlossaryStore) -> None:
-    made = [await store.create(None, name, {DE_EN: [DOG]}) for name in "bac"]
+async def test_glossaries_are_listed_in_the_order_they_were_made_by_two_statements(
+    database: Database, store: GlossaryStore
+) -> None:
+    made = [await store.create(None, name, {EN_DE: [DOG], DE_EN: [DOG, CAT]}) for name in "bac"]
+    statements = list[str]()
+    assert database._engine is not None
+    event.listen(database._engine, "before_cursor_execute", lambda *its: statements.append(its[2]))
     assert list(await store.all(None)) == made
+    assert sum("glossaries" in each for each in statements) == 2
 
 
 @pytest.mark.parametrize("other", [None, "bob"])
@@ -161,6 +170,23 @@ async def test_entries_are_read_and_parsed_again_only_after_a_change(database: D
     assert await store.terms("ann", made.id, DE_EN) is first
     await elsewhere.replace("ann", made.id, DE_EN, [CAT])
     assert await store.terms("ann", made.id, DE_EN) == (CAT,)
+
+
+async def test_dictionary_removed_while_it_is_read_is_not_found(
+    postgres_address: SecretStr,
+) -> None:
+    async with Database(postgres_address, upgrade=True) as database:
+        store = GlossaryStore(database)
+        made = await store.create(None, "Tiere", {DE_EN: [DOG]})
+
+        class Removing(OrderedDict[str, Any]):
+            def __contains__(self, _: object) -> bool:
+                database.write_here(lambda c: c.execute(delete(DICTIONARIES)))
+                return False
+
+        store._parsed._terms = Removing()
+        with pytest.raises(DictionaryNotFound):
+            await store.terms(None, made.id, DE_EN)
 
 
 async def test_parsed_entries_are_bounded(

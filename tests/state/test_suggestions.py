@@ -31,6 +31,7 @@ async def test_invalid_suggestions_are_refused(database: Database) -> None:
         ("", "x", "the text is empty"),
         ("x", " \n", "the suggestion is empty"),
         ("x" * 11, "x", "the text has 11 characters; at most 10 are kept"),
+        ("x", "x\0", r"the suggestion has the character U\+0000; leave it out"),
         ("x", "x\ud800", "the suggestion is not valid Unicode"),
     ):
         with pytest.raises(InvalidSuggestion, match=f"^{sentence}$"):

@@ -2,6 +2,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
+import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -10,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import SecretStr
+from sqlalchemy import Connection
 
 from service.state import usage as module
 from service.state.database import FILE_NAME, Database
@@ -226,11 +230,17 @@ async def test_a_batch_whose_commit_was_not_confirmed_is_written_once(
     ledger = UsageLedger(database)
     await charge(ledger, "ann", 10)
 
-    async def write_and_lose_the_answer(*arguments: Any) -> Any:
-        await write(database, *arguments)
+    async def write_and_lose_the_answer(work: Callable[[Connection], Any]) -> Any:
+        def work_and_commit_late(connection: Connection) -> None:
+            work(connection)
+            worked.set()
+            time.sleep(0.2)
+
+        attempts.append(asyncio.create_task(write(database, work_and_commit_late)))
+        await asyncio.to_thread(worked.wait)
         raise StateFailed
 
-    write = Database.write
+    write, worked, attempts = Database.write, threading.Event(), list[asyncio.Task[None]]()
     with monkeypatch.context() as patch, pytest.raises(StateFailed):
         patch.setattr(database, "write", write_and_lose_the_answer)
         await ledger.flush()

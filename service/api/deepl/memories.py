@@ -57,6 +57,7 @@ _MOST_INDEXED_UNITS = 200_000
 """Units in all indexes that a process keeps."""
 _DEFAULT_THRESHOLD = 75
 _SHORTEST_FILTER = 2
+_SENT = "the file of this import has been sent already"
 
 _FILE: dict[str, Any] = {"type": "string", "format": "binary"}
 _ID = schemas.in_path("memory_id", "The `translation_memory_id` of a memory.")
@@ -140,9 +141,8 @@ def create_router(access: Access, store: MemoryStore, public_url: str) -> APIRou
         """The file is sent to `upload_url`, with PUT and without a key."""
         caller, fields = await admitted(access, request)
         wanted = fields.parse(ImportParameters)
-        size = wanted.source_file.content_length
         name = wanted.parameters.display_name or wanted.source_file.file_name
-        job = await store.open_job(caller.name, "import", name[:NAME_CHARACTERS], file_bytes=size)
+        job = await store.open_job(caller.name, "import", name[:NAME_CHARACTERS])
         address = file_address(request, "upload", job)
         return Json(
             ImportAnswer(job_id=job.id, upload_url=address, expires_at=timestamp(job.ends)), 201
@@ -163,7 +163,7 @@ def create_router(access: Access, store: MemoryStore, public_url: str) -> APIRou
         await access.admit(access.callers.anonymous(request))
         job = await store.job_with(request.query_params.get("job", ""), "import")
         if job.memory or job.error:
-            raise BadRequest("the file of this import has been sent already")
+            raise BadRequest(_SENT)
         with tempfile.TemporaryFile() as file:
             async for content in request.stream():
                 await asyncio.to_thread(file.write, content)
@@ -171,9 +171,12 @@ def create_router(access: Access, store: MemoryStore, public_url: str) -> APIRou
                 file.seek(0)
                 try:
                     read = await asyncio.to_thread(read_tmx, file, store.limits)
-                    await store.finish_import(job, read)
+                    finished = await store.finish_import(job, read)
                 except (InvalidMemory, TooManyMemories) as error:
                     await store.fail(job, str(error))
+                else:
+                    if not finished:
+                        raise BadRequest(_SENT)
         return Response()
 
     @router.get(
@@ -343,15 +346,20 @@ class Memories:
 
     async def _index(self, owner: str | None, memory: StoredMemory, target: str) -> MemoryIndex:
         key = memory.id, target
-        async with self._building:
-            if key in self._kept:
-                self._kept.move_to_end(key)
-                return self._kept[key]
-            units: list[Unit] = []
-            for number in range(_parts_of(memory)):
-                part = await self._store.part(owner, memory.id, number)
-                units += [Unit(text, to[target]) for text, to in part if target in to]
-            index = self._kept[key] = await asyncio.to_thread(MemoryIndex, units)
-            while sum(map(len, self._kept.values())) > self._most_units and len(self._kept) > 1:
-                self._kept.popitem(last=False)
-            return index
+        if key not in self._kept:
+            async with self._building:
+                # Another request may have built it meanwhile.
+                if key not in self._kept:
+                    self._kept[key] = await self._built(owner, memory, target)
+        index = self._kept[key]
+        self._kept.move_to_end(key)
+        while sum(map(len, self._kept.values())) > self._most_units and len(self._kept) > 1:
+            self._kept.popitem(last=False)
+        return index
+
+    async def _built(self, owner: str | None, memory: StoredMemory, target: str) -> MemoryIndex:
+        units: list[Unit] = []
+        for number in range(_parts_of(memory)):
+            part = await self._store.part(owner, memory.id, number)
+            units += [Unit(text, to[target]) for text, to in part if target in to]
+        return await asyncio.to_thread(MemoryIndex, units)

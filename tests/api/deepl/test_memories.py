@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import httpx
 import pytest
 
+from service.api.deepl.memories import Memories
+from service.state.database import Database
+from service.state.memories import MemoryStore
+from service.state.tmx import ReadMemory
 from tests.api.answers import answered, refused
 
 PATH = "/v3/translation_memories"
@@ -149,6 +154,17 @@ async def test_similar_sentences_are_adapted_above_the_threshold_only(
     above = await translated(client, text, memory, translation_memory_threshold=99)
     assert above["text"] == text.upper()
     assert "translation_memory_matches" not in above
+
+
+async def test_indexed_memory_does_not_wait_for_the_index_of_another() -> None:
+    async with Database(None) as database:
+        store = MemoryStore(database)
+        job = await store.open_job(None, "import", "a")
+        await store.finish_import(job, ReadMemory("de", [("a", {"en": "b"})]))
+        (memory,), memories = await store.all(None), Memories(store)
+        index = await memories._index(None, memory, "en")
+        async with memories._building, asyncio.timeout(5):
+            assert await memories._index(None, memory, "en") is index
 
 
 async def test_languages_of_the_memory_are_required(client: httpx.AsyncClient, memory: str) -> None:
