@@ -210,16 +210,18 @@ def recipe_for(
     own: Divided,
     general: Divided | None,
     strength: float = 1.0,
+    steps: int | None = None,
 ) -> Recipe:
     """The recipe of a run that starts from a bundle; its corpora are those that were divided.
 
-    Raises ``InvalidRecipe`` as ``require_trainable``.
+    ``steps`` are by default those of 1.25 epochs. Raises ``InvalidRecipe`` as
+    ``require_trainable``.
     """
     manifest, network = bundle.manifest, require_trainable(bundle, direction)
     directions = manifest.directions
     words = own.words + (general.words if general else 0)
     epoch = math.ceil(words * len(directions) * _PIECES_PER_WORD / _TOKENS_PER_BATCH)
-    steps = min(max(round(_EPOCHS * epoch), _STEPS[0]), _STEPS[-1])
+    steps = steps or min(max(round(_EPOCHS * epoch), _STEPS[0]), _STEPS[-1])
     kept = 3
     mixed = (Corpus(name=f"{GENERAL}/train", licence=_licence(bundle), domain=GENERAL),)
     tests = (f"{OWN}/test", f"{OWN}/valid", *((f"{GENERAL}/test",) if general else ()))

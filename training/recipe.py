@@ -420,6 +420,11 @@ class Optimisation:
     def __post_init__(self) -> None:
         if self.schedule != "noam" and self.peak_learning_rate is None:
             raise InvalidRecipe(f"schedule {self.schedule!r} needs a peak_learning_rate")
+        if self.schedule == "noam" and self.peak_learning_rate is not None:
+            raise InvalidRecipe(
+                "schedule 'noam' derives its peak from the width; remove peak_learning_rate, or "
+                "set it to null"
+            )
         if (self.schedule == "wsd") != (self.decay > 0):
             raise InvalidRecipe(
                 "schedule 'wsd' needs a decay, in steps, and no other schedule has one"

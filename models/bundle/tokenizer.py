@@ -147,10 +147,12 @@ class Tokenizer:
         return tuple(self._processor.id_to_piece(list(ids)))
 
     def ordinary_pieces(self) -> tuple[str, ...]:
-        """The piece of each token id, as it spells text; empty for special tokens and bytes."""
+        """The piece of each token id, as it spells text; empty for special tokens, bytes, and
+        pieces that never occur in segmentation."""
         has = self._processor
+        others = (has.is_control, has.is_unknown, has.is_byte, has.is_unused)
         return tuple(
-            "" if has.is_control(n) or has.is_unknown(n) or has.is_byte(n) else has.id_to_piece(n)
+            "" if any(of_kind(n) for of_kind in others) else has.id_to_piece(n)
             for n in range(self.vocabulary_size)
         )
 

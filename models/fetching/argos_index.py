@@ -1,11 +1,13 @@
 """Argos Translate's index of packages, one JSON file, and resumable downloads from its links.
 
-The index has no hashes. Entries of a package are verified by the checksums in the archive.
+The index has no hashes. A package is verified by the checksums of the entries in its archive.
 """
 
 from __future__ import annotations
 
 import json
+import zipfile
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,14 +67,18 @@ def find(packages: Sequence[Package], pair: str) -> Package:
 
 
 def fetch_package(package: Package, directory: Path) -> Path:
-    """The package's file in ``directory``; continues an interrupted download."""
+    """The package's file in ``directory``; continues an interrupted download from each link.
+
+    A file that is no whole archive is deleted. Raises ``FetchFailed`` if no link gives a whole one.
+    """
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / package.file
-    if path.exists():
+    if path.exists() and not _damage(path):
         return path
-    part = path.with_suffix(".part")
+    path.unlink(missing_ok=True)
     failures = []
-    for link in package.links:
+    for number, link in enumerate(package.links):
+        part = path.with_suffix(f".{number}.part")
         try:
             download(link, part, LARGEST_PACKAGE)
         except (httpx.HTTPError, httpx.InvalidURL) as error:
@@ -80,11 +86,28 @@ def fetch_package(package: Package, directory: Path) -> Path:
         except OSError as error:
             raise FetchFailed(f"{part} cannot be written: {error.strerror or error}") from error
         else:
-            return part.rename(path)
+            if damage := _damage(part):
+                part.unlink()
+                failures.append(f"{link} gives no whole zip archive ({damage}), which was deleted")
+                continue
+            part.rename(path)
+            for other in directory.glob(f"{path.stem}.*.part"):
+                other.unlink()
+            return path
     raise FetchFailed(
         f"{package.file} cannot be fetched: {'; '.join(failures) or 'it has no link'}; the same "
         "command continues where this one stopped"
     )
+
+
+def _damage(path: Path) -> str:
+    """The reason why a file is no whole zip archive; empty for a whole one."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            damaged = archive.testzip()
+    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, ValueError) as error:
+        return str(error) or type(error).__name__
+    return "" if damaged is None else f"{damaged} is damaged"
 
 
 def _version(package: Package) -> tuple[int, ...]:

@@ -66,7 +66,8 @@ def _unpack(path: Path, destination: Path) -> None:
         raise NotACheckpoint(f"{path} does not exist") from error
     except (FileExistsError, NotADirectoryError) as error:
         raise NotACheckpoint(f"{path} has a file and a directory of one name") from error
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+    # ZipFile raises UnicodeError for a name that is marked as UTF-8 and is not.
+    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, UnicodeError) as error:
         raise NotACheckpoint(f"{path} is a damaged archive: {error}") from error
 
 

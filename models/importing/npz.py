@@ -51,7 +51,8 @@ class Npz:
                     self._entries[name] = self._described(archive, stored)
         except OSError as error:
             raise NotACheckpoint(f"{path} cannot be read: {error.strerror or error}") from error
-        except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError) as error:
+        # ZipFile raises UnicodeError for a name that is marked as UTF-8 and is not.
+        except (zipfile.BadZipFile, EOFError, RuntimeError, UnicodeError) as error:
             raise NotACheckpoint(f"{path} is a damaged archive: {error}") from error
 
     def __contains__(self, name: str) -> bool:

@@ -11,10 +11,11 @@ storages (``torch.serialization``).
 
 from __future__ import annotations
 
+import math
 import pickletools
 import struct
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
@@ -28,6 +29,7 @@ from models.importing.refusals import NotACheckpoint
 
 LONGEST_PICKLE = 1 << 26
 """Bytes of all pickles of a file; those of a large network have 100 kB."""
+LARGEST_NUMBER = 1 << 63
 LEGACY_MAGIC = 0x1950A86A20F9469CFC6C
 LEGACY_PROTOCOL = 1001
 
@@ -142,7 +144,8 @@ class PickledTensors:
         )
         if place is None or place[1] < storage.elements * storage.dtype.itemsize:
             raise NotACheckpoint(f"{self._path} is damaged: the numbers of {name} are not in it")
-        if min((tensor.offset, *tensor.shape, *tensor.strides)) < 0 or (
+        # Strides of 0 address a large tensor within a small storage.
+        if math.prod(tensor.shape) > storage.elements or (
             0 not in tensor.shape and last >= storage.elements
         ):
             raise NotACheckpoint(f"{self._path} is damaged: {name} is larger than its storage")
@@ -203,7 +206,7 @@ def _read_legacy(file: IO[bytes]) -> tuple[Places, object]:
     places: Places = {}
     for key in keys:
         elements = int.from_bytes(file.read(8), "little")
-        size = elements * storages[key].dtype.itemsize
+        size = elements * storages[_as(str, key)].dtype.itemsize
         places[key] = (file.tell(), size)
         file.seek(size, 1)
     end = file.seek(0, 2)
@@ -257,10 +260,10 @@ def _interpret(file: BytesIO, storages: dict[str, Storage] | None = None) -> obj
                 _as(list, stack[-1]).extend(values)
             case "SETITEM":
                 value, key = stack.pop(), stack.pop()
-                _as(dict, stack[-1])[key] = value
+                _as(dict, stack[-1])[_as(str, key)] = value
             case "SETITEMS":
                 values = popped_to_mark()
-                _as(dict, stack[-1]).update(zip(values[::2], values[1::2], strict=True))
+                _as(dict, stack[-1]).update(_entries(zip(values[::2], values[1::2], strict=True)))
             case "BINPUT" | "LONG_BINPUT" | "PUT":
                 memo[argument] = stack[-1]
             case "MEMOIZE":
@@ -270,7 +273,7 @@ def _interpret(file: BytesIO, storages: dict[str, Storage] | None = None) -> obj
             case "GLOBAL":
                 stack.append(_global(argument))
             case "STACK_GLOBAL":
-                name, module = stack.pop(), stack.pop()
+                name, module = _as(str, stack.pop()), _as(str, stack.pop())
                 stack.append(_global(f"{module} {name}"))
             case "BINPERSID":
                 stack.append(_storage(stack.pop(), storages))
@@ -305,7 +308,7 @@ def _storage(reference: Any, storages: dict[str, Storage] | None) -> Storage:
     if kind != "storage" or not isinstance(storage_class, Global):
         raise ValueError("its pickle refers to something that is no storage")
     name = storage_class.name.removeprefix("torch ")
-    found = Storage(str(key), np.dtype(STORAGES[name]), _as(int, elements))
+    found = Storage(_as(str, key), np.dtype(STORAGES[name]), _as(int, elements))
     if found.elements < 0:
         raise ValueError(f"its storage {found.key} has {found.elements} elements")
     if storages is not None:
@@ -316,15 +319,23 @@ def _storage(reference: Any, storages: dict[str, Storage] | None) -> Storage:
 def _rebuilt(function: Any, arguments: tuple[Any, ...]) -> object:
     called = function.name if isinstance(function, Global) else type(function).__name__
     if called == "collections OrderedDict":
-        return dict(*arguments)
+        return _entries(*arguments)
     if called == "torch._utils _rebuild_parameter":
         return _as(PickledTensor, arguments[0])
     if called != "torch._utils _rebuild_tensor_v2":
         raise HarmfulPickle(f"a call of {called}")
     storage, offset, shape, strides, *_ = arguments
-    return PickledTensor(
+    found = PickledTensor(
         _as(Storage, storage),
         _as(int, offset),
         tuple(_as(int, size) for size in _as(tuple, shape)),
         tuple(_as(int, stride) for stride in _as(tuple, strides)),
     )
+    if not all(0 <= n < LARGEST_NUMBER for n in (found.offset, *found.shape, *found.strides)):
+        raise ValueError("its pickle has an offset, a size or a stride below 0, or 2⁶³ or more")
+    return found
+
+
+def _entries(pairs: Iterable[Any] = ()) -> dict[str, Any]:
+    # Only strings are hashed: the hash of a deeply nested tuple overflows the C stack.
+    return {_as(str, key): value for key, value in pairs}

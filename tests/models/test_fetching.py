@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
+import zipfile
 from collections import namedtuple
 from collections.abc import Iterator
 from pathlib import Path
@@ -134,7 +136,10 @@ def test_no_network_is_one_line(hub: Hub, downloads: Path, monkeypatch: pytest.M
         fetch_repository(NAME, downloads)
 
 
-CONTENT = bytes(range(256)) * 1000
+_PACKED = io.BytesIO()
+with zipfile.ZipFile(_PACKED, "w") as _package:
+    _package.writestr("model.bin", bytes(range(256)) * 1000)
+CONTENT = _PACKED.getvalue()
 
 
 def publish(hub: Hub, *links: str, **changes: Any) -> str:
@@ -171,6 +176,20 @@ def test_another_link_is_tried_if_one_fails(hub: Hub, tmp_path: Path) -> None:
     assert fetch_package(package, tmp_path).read_bytes() == CONTENT
 
 
+def test_damaged_package_is_deleted_and_another_link_begins_anew(hub: Hub, downloads: Path) -> None:
+    hub.files |= {"a.argosmodel": b"<html>" * 1000, "b.argosmodel": CONTENT}
+    package = find(read_index(publish(hub, "a.argosmodel")), "de-en")
+    downloads.mkdir()
+    (downloads / package.file).write_bytes(b"<html>")
+    with pytest.raises(FetchFailed, match=r"a\.argosmodel gives no whole zip archive \(File is"):
+        fetch_package(package, downloads)
+    assert not list(downloads.iterdir())
+    hub.cut["a.argosmodel"] = 2000
+    package = find(read_index(publish(hub, "a.argosmodel", "b.argosmodel")), "de-en")
+    assert fetch_package(package, downloads).read_bytes() == CONTENT
+    assert [file.name for file in downloads.iterdir()] == [package.file]
+
+
 def test_unknown_pairs_and_broken_or_too_large_files_are_named(
     hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -179,7 +198,7 @@ def test_unknown_pairs_and_broken_or_too_large_files_are_named(
     with pytest.raises(FetchFailed, match="fr-en"):
         find(packages, "fr-en")
     monkeypatch.setattr(argos_index, "LARGEST_PACKAGE", 1000)
-    with pytest.raises(FetchFailed, match="256000 bytes"):
+    with pytest.raises(FetchFailed, match="bytes; 1000 are allowed"):
         fetch_package(packages[0], tmp_path)
     with pytest.raises(FetchFailed, match="no link"):
         fetch_package(read_index(publish(hub))[0], tmp_path)

@@ -77,7 +77,9 @@ def test_the_recipe_has_the_network_and_vocabulary_of_the_bundle() -> None:
     assert recipe.vocabulary.inherited
     assert recipe.budget.steps == 80  # 1.25 epochs of 64 batches
     assert recipe.data.held_out == ("own/test", "own/valid", "general/test")
-    alone = recipe_for("mine", Bundle.open(COMMITTED), ("de", "en"), own, None)
+    alone = recipe_for("mine", Bundle.open(COMMITTED), ("de", "en"), own, None, steps=20)
+    assert (alone.budget.steps, alone.optimisation.warmup) == (20, 2)
+    assert (alone.budget.validate_every, alone.budget.save_every) == (5, 2)
     assert [corpus.name for corpus in alone.data.train] == ["own/train"]
     with pytest.raises(InvalidRecipe, match="a bundle is fine-tuned if"):
         recipe_for("mine", Bundle.open(COMMITTED), ("de", "fr"), own, own)

@@ -120,6 +120,7 @@ HELD = {"name": "held", "licence": "CC0-1.0"}
         ("average_of", "most", "average_of: "),
         ("optimisation.schedule", "noon", "optimisation.schedule: "),
         ("optimisation.peak_learning_rate", None, "peak_learning_rate"),
+        ("optimisation.schedule", "noam", "remove peak_learning_rate"),
         ("optimisation.label_smoothing", float("nan"), "label_smoothing"),
         ("optimisation.betas", [0.9], "optimisation.betas.1: "),
         ("data.train", [], "data.train: "),

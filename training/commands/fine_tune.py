@@ -116,8 +116,6 @@ def _fine_tune(
     bundle: Bundle,
     languages: tuple[str, str],
 ) -> None:
-    from dataclasses import replace
-
     from training.data.memories import Memory
     from training.disk import writing
     from training.fine_tuning import (
@@ -161,9 +159,9 @@ def _fine_tune(
             else "no general text: the model may forget other subjects; name some with --general"
         )
     )
-    recipe = recipe_for(options.name, bundle, languages, own, general, options.strength)
-    if options.steps is not None:
-        recipe = replace(recipe, budget=replace(recipe.budget, steps=options.steps))
+    recipe = recipe_for(
+        options.name, bundle, languages, own, general, options.strength, options.steps
+    )
     recipe = overridden(recipe, options.settings)
     if recipe.name != options.name:
         raise InvalidRecipe("--set name: -o names the run and its bundle")

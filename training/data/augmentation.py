@@ -13,7 +13,7 @@ from __future__ import annotations
 import random
 import string
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields
 from datetime import date, time, timedelta
 from typing import Any
@@ -80,17 +80,6 @@ class Augmenter:
         self._random = random.Random(seed)
         self.counts: Counter[str] = Counter()
 
-    def augmented(
-        self, pairs: Iterable[Pair], name: str, documents: bool = False
-    ) -> Iterator[Pair]:
-        """The pairs of the corpus ``name``, some of them changed, and additional pairs.
-
-        Only successive pairs of ``documents`` are joined to passages.
-        """
-        self.begin(name)
-        for made in self.steps(iter(pairs), documents):
-            yield from made
-
     def begin(self, name: str, languages: tuple[str, str] | None = None) -> None:
         """Begin the corpus ``name``, on which its random numbers depend, in other ``languages``."""
         self._random = random.Random(f"{self._seed} {name}")
@@ -114,7 +103,9 @@ class Augmenter:
         self.counts = Counter(state["counts"])
 
     def steps(self, pairs: Iterator[Pair], documents: bool = False) -> Iterator[list[Pair]]:
-        """``augmented``, by steps: what is made of a pair, and of those that it is joined with."""
+        """The pairs, some of them changed, and additional pairs: a list for each pair, and for
+        those that it is joined with. Only successive pairs of ``documents`` are joined to passages.
+        """
         if not any(rate for _, rate in self._rates):
             yield from ([pair] for pair in pairs)
             return

@@ -143,7 +143,7 @@ def _prepare(
     files = _digests(recipe, run, data_directory)
     pretrained = None if recipe.initial is None else find_pretrained(recipe, run, bundles)
     inherits = pretrained is not None and recipe.vocabulary.inherited
-    unwritable = unwritable_ids(pretrained) if pretrained and inherits else frozenset()
+    unwritable = unwritable_ids(pretrained.network()[1]) if pretrained and inherits else frozenset()
     # Reading, cleaning and learning a vocabulary may take hours.
     valid = {
         corpus: list(read_pairs(corpus, *data.languages(corpus), data_directory))
@@ -352,7 +352,7 @@ def _write_held_out(
         columns = dict(zip(data.languages(corpus), zip(*pairs, strict=True), strict=True))
         metas = (data_directory / f"{corpus.name}.meta{end}" for end in ("", ".gz"))
         for meta in filter(Path.is_file, metas):
-            columns["meta"] = tuple(read_lines(meta))[:: corpus.hold_out]
+            columns["meta"] = tuple(itertools.islice(read_lines(meta), 0, None, corpus.hold_out))
         for suffix, lines in columns.items():
             path = run.held_out / f"{corpus.name}.{suffix}"
             path.parent.mkdir(parents=True, exist_ok=True)

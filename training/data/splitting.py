@@ -7,7 +7,7 @@ every kind, a million a second.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,12 +19,19 @@ Indices = NDArray[np.int64]
 
 
 class Splitter:
-    def __init__(self, tokenizers: Tokenizers, rate: float) -> None:
-        """``rate`` is the probability that a piece which can be split is split."""
+    def __init__(
+        self, tokenizers: Tokenizers, rate: float, unwritable: Set[int] = frozenset()
+    ) -> None:
+        """``rate`` is the probability that a piece which can be split is split. ``unwritable`` are
+        target ids that are never parts."""
         self._rate = rate
-        self._source = _Splits(tokenizers.source.ordinary_pieces())
+        written = [
+            "" if number in unwritable else piece
+            for number, piece in enumerate(tokenizers.target.ordinary_pieces())
+        ]
+        self._target = _Splits(written)
         shared = tokenizers.target is tokenizers.source
-        self._target = self._source if shared else _Splits(tokenizers.target.ordinary_pieces())
+        self._source = self._target if shared else _Splits(tokenizers.source.ordinary_pieces())
 
     def split(
         self, shards: Shards, indices: Indices, most: tuple[int, int], seed: Sequence[int]

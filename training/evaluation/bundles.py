@@ -34,12 +34,14 @@ class Translating:
     threads: int = 0
 
     def translations(self, bundle: Bundle, bitext: Bitext) -> list[str]:
-        """One translation for each source. Translations by this version of these sources are read
-        from the cache. Raises ``TranslationFailed``."""
+        """One translation for each source. Translations of these sources by a bundle of the same
+        files and decoding defaults are read from the cache. Raises ``TranslationFailed``."""
         manifest, sources = bundle.manifest, bitext.sources
         assert sources is not None
         beam = self.beam_size or manifest.decoding.beam_size
-        content = hashlib.sha256("\n".join(sources).encode()).hexdigest()[:8]
+        # The version identifies the weights only, neither their precision nor the decoding.
+        system = manifest.model_dump_json(include={"files", "decoding"})
+        content = hashlib.sha256("\n".join([system, *sources]).encode()).hexdigest()[:8]
         name = f"{bitext.name.replace('/', '.')}.{bitext.direction}.{content}.beam{beam}.txt"
         output = self.kept / f"{manifest.name}-{manifest.version}" / name
         if not output.exists():

@@ -6,7 +6,7 @@ Both kinds provide tokenizers, a configuration and weights. A run is looked for 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast
@@ -189,12 +189,11 @@ def find_pretrained(recipe: Recipe, run: RunDirectory, bundles: Path) -> Pretrai
     return PretrainedBundle(recipe, Bundle.open(bundle))
 
 
-def unwritable_ids(pretrained: Pretrained) -> frozenset[int]:
-    """The target ids whose bias keeps the network from ever writing them.
+def unwritable_ids(weights: Mapping[str, Tensor]) -> frozenset[int]:
+    """The target ids whose bias in a state dict keeps the network from ever writing them.
 
     Imported networks have such ids: pieces of the tokenizer that the checkpoint has no row for.
     """
-    _, weights = pretrained.network()
     bias_V = weights.get("generator.bias")
     if bias_V is None:
         return frozenset()

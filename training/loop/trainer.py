@@ -18,7 +18,6 @@ import torch
 from tqdm import tqdm
 
 from models.bundle.manifest import SpecialIds
-from models.bundle.tokenizer import Tokenizers
 from models.transformer.transformer import Transformer, build
 from training import checkpoint
 from training import device as devices
@@ -27,6 +26,7 @@ from training.data.portions import Division, PortionLoader
 from training.data.prefetch import Prefetcher
 from training.data.shards import Shards
 from training.data.splitting import Splitter
+from training.initial.pretrained import unwritable_ids
 from training.initial.start import start_from
 from training.loop.checkpoint_writer import CheckpointWriter
 from training.loop.distributed import World
@@ -100,7 +100,6 @@ class Trainer:
             self.world.rank,
             self.world.size,
             later=None if in_decay is None else (stable_steps(recipe), in_decay),
-            splitter=_splitter_of(recipe, self.tokenizers),
         )
         self.cursor = Cursor()
         """Position in the data of the next step; the loader itself may be ahead."""
@@ -198,13 +197,6 @@ class Trainer:
     def speed(self) -> Speed:
         """Speed over all steps of this process, validation and saving excluded."""
         return self.meter.total()
-
-    def train_step(self) -> tuple[float, int, float]:
-        """One optimiser step; returns loss per target token, target tokens, gradient norm."""
-        outcome = self.learner.learn(self.loader.next(), self.progress.step + 1)
-        loss, norm = outcome.read()
-        self._advance(outcome)
-        return loss, outcome.portion.amount.target_tokens, norm
 
     def _advance(self, outcome: Outcome) -> None:
         self.progress.step = outcome.step
@@ -315,6 +307,10 @@ class Trainer:
             logger.info("resuming %s after step %d", self.run.path, self.progress.step)
         elif self.recipe.initial is not None:
             start_from(self.recipe, self.run, self.network, self.bundles)
+        if rate := self.recipe.optimisation.split_pieces:
+            # The weights say which ids are unwritable, also where the initial bundle is gone.
+            unwritable = unwritable_ids(self.network.state_dict())
+            self.loader.splitter = Splitter(self.tokenizers, rate, unwritable)
 
     def _log_division(self) -> None:
         """Log what a step has, and a process of it: the recipe's step is that of all processes."""
@@ -378,11 +374,6 @@ class Trainer:
     def _draw_apart(self, step: int) -> None:
         """Random numbers that no other process draws, nor this one at another step."""
         torch.manual_seed(hash((self.recipe.seed, self.world.rank, step)))
-
-
-def _splitter_of(recipe: Recipe, tokenizers: Tokenizers) -> Splitter | None:
-    rate = recipe.optimisation.split_pieces
-    return Splitter(tokenizers, rate) if rate else None
 
 
 def _require_prepared_for(recipe: Recipe, run: RunDirectory) -> None:

@@ -89,11 +89,12 @@ def test_hostile_archives_are_refused_by_name(
 def test_too_large_damaged_and_missing_archives_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = packed(tmp_path / "a.zip", lambda a: a.writestr("a.json", bytes(range(256)) * 16))
+    path = packed(tmp_path / "a.zip", lambda a: a.writestr("ä.json", bytes(range(256)) * 16))
     content = path.read_bytes()
     changed = bytearray(content)
     changed[60:90] = bytes(30)
-    for damaged in (content[: len(content) // 2], bytes(changed)):
+    misnamed = content.replace("ä".encode(), b"\xff\xff")
+    for damaged in (content[: len(content) // 2], bytes(changed), misnamed):
         path.write_bytes(damaged)
         with pytest.raises(NotACheckpoint, match="damaged archive"), unpacked(path):
             pytest.fail("it was unpacked")

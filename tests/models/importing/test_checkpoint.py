@@ -237,6 +237,40 @@ def test_tensors_larger_than_their_storage_are_refused_without_allocation(tmp_pa
         PickledTensors(repacked(path, enlarge)).read("a")
 
 
+STORAGE = b"(X\x07\0\0\0storagectorch\nFloatStorage\n"
+NESTED = b")" + b"\x85" * 10_000
+HUGE = b"\x8b\x00\x10\0\0" + b"\1" * 4096
+
+
+def tensor(shape: bytes, strides: bytes) -> bytes:
+    """The pickle of ``{"a": tensor}``, of a storage of one element."""
+    storage = STORAGE + b"X\x01\0\0\0aNK\x01tQ"
+    arguments = b"(" + storage + b"K\0" + shape + strides + b"t"
+    return b"}X\x01\0\0\0actorch._utils\n_rebuild_tensor_v2\n" + arguments + b"Rs."
+
+
+@pytest.mark.parametrize(
+    ("pickled", "complaint"),
+    [
+        (b"}" + NESTED + b"Ns.", "a tuple for a str"),
+        (b"}(" + NESTED + b"Nu.", "a tuple for a str"),
+        (b"ccollections\nOrderedDict\n" + NESTED + b"N\x86\x85\x85R.", "a tuple for a str"),
+        (STORAGE + NESTED + b"NK\x01tQ.", "a tuple for a str"),
+        (NESTED + NESTED + b"\x93.", "a tuple for a str"),
+        (tensor(HUGE + b"\x85", b"K\0\x85"), "below 0, or 2⁶³ or more"),
+        (tensor(b"J\x00\x00\x00\x40\x85", b"K\0\x85"), "a is larger than its storage"),
+    ],
+)
+def test_hostile_pickles_are_refused_without_recursion_or_allocation(
+    tmp_path: Path, pickled: bytes, complaint: str
+) -> None:
+    with zipfile.ZipFile(tmp_path / "a.bin", "w") as archive:
+        archive.writestr("x/data.pkl", pickled)
+        archive.writestr("x/data/a", bytes(4))
+    with pytest.raises(NotACheckpoint, match=complaint):
+        PickledTensors(tmp_path / "a.bin").read("a")
+
+
 @pytest.mark.parametrize("legacy", [False, True])
 def test_truncated_files_are_refused(tmp_path: Path, legacy: bool) -> None:
     whole = saved(tmp_path / "a.bin", {"a": torch.arange(100.0)}, legacy=legacy).read_bytes()

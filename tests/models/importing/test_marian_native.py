@@ -270,6 +270,14 @@ def compressed(path: Path) -> None:
     np.savez_compressed(path, **arrays)
 
 
+def misnamed(directory: Path) -> None:
+    """Name an entry in Latin-1 that is marked as UTF-8."""
+    path = directory / "model.npz"
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("ää.npy", b"")
+    path.write_bytes(path.read_bytes().replace("ää".encode(), b"\xe4\xe4\xe4\xe4"))
+
+
 def adding(content: bytes) -> Callable[[Path], None]:
     def add(directory: Path) -> None:
         with zipfile.ZipFile(directory / "model.npz", "a") as archive:
@@ -303,6 +311,7 @@ def header(shape: tuple[int, ...], descr: str = "<f4") -> bytes:
         (lambda d: (d / "decoder.yml").write_text("beam-size: many"), "its decoder.yml"),
         (lambda d: shutil.copy(d / "model.npz", d / "second.npz"), "has several models"),
         (lambda d: (d / "model.npz").write_bytes(b"PK"), "is a damaged archive"),
+        (misnamed, "is a damaged archive"),
         (lambda d: compressed(d / "model.npz"), "is compressed, which Marian never does"),
         (adding(b"no"), r"more\.npy is not an array"),
         (adding(header((1 << 40, 1 << 20))), r"\[1099511627776, 1048576\] of float32, and 0"),

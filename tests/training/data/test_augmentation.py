@@ -23,7 +23,8 @@ KINDS = [each.name for each in fields(Augmentation)]
 
 def augmented(seed: int = 1, name: str = "corpus", **rates: float) -> list[Pair]:
     augmenter = Augmenter(Augmentation(**rates), "de", "en", seed)
-    return list(augmenter.augmented(PAIRS, name))
+    augmenter.begin(name)
+    return [pair for step in augmenter.steps(iter(PAIRS)) for pair in step]
 
 
 def digits(text: str) -> Counter[str]:
@@ -33,7 +34,7 @@ def digits(text: str) -> Counter[str]:
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_changes_pairs_and_counts_them(kind: str) -> None:
     augmenter = Augmenter(Augmentation(**{kind: 0.9}), "de", "en", 1)
-    made = list(augmenter.augmented(PAIRS, "corpus", documents=True))
+    made = [pair for step in augmenter.steps(iter(PAIRS), documents=True) for pair in step]
     assert made != PAIRS == augmented()
     assert set(augmenter.counts) == {kind}
     assert augmenter.counts[kind] > 0
@@ -43,8 +44,8 @@ def test_every_kind_changes_pairs_and_counts_them(kind: str) -> None:
 def test_passages_join_successive_pairs_of_documents_alone() -> None:
     lines = [Pair(f"Satz Nummer {i}.", f"Sentence number {i}.") for i in range(300)]
     augmenter = Augmenter(Augmentation(passages=0.2), "de", "en", 1)
-    assert list(augmenter.augmented(lines, "corpus")) == lines
-    made = list(augmenter.augmented(lines, "corpus", documents=True))
+    assert list(augmenter.steps(iter(lines))) == [[line] for line in lines]
+    made = [pair for step in augmenter.steps(iter(lines), documents=True) for pair in step]
     assert [" ".join(side) for side in zip(*made, strict=True)] == [
         " ".join(side) for side in zip(*lines, strict=True)
     ]
@@ -111,6 +112,6 @@ def test_rates_that_exceed_all_pairs_are_refused() -> None:
 
 def test_languages_without_carriers_get_spans_alone() -> None:
     augmenter = Augmenter(Augmentation(dates=0.9), "x-one", "fr", 1)
-    made = list(augmenter.augmented(PAIRS, "corpus"))
+    for step in augmenter.steps(iter(PAIRS)):
+        assert not any(" am " in pair.source for pair in step)
     assert augmenter.counts["dates"] > 0
-    assert not any(" am " in pair.source for pair in made)

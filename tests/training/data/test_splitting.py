@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sentencepiece import SentencePieceProcessor
 
 from models.bundle.tokenizer import SPECIAL_IDS, Tokenizer, Tokenizers, train_tokenizer
+from models.importing.vocabulary import Piece, parse
 from training.data.batching import BatchLoader
 from training.data.portions import PortionLoader
 from training.data.shards import Shards
@@ -50,6 +52,22 @@ def test_split_pieces_spell_the_text_within_the_room(
             assert len(before[index]) <= len(after[row]) <= max(most, len(before[index]))
             if not rate:
                 assert np.array_equal(after[row], before[index])
+
+
+def test_unused_and_unwritable_pieces_are_never_parts(tokenizer: Tokenizer, shards: Shards) -> None:
+    model = parse(tokenizer._processor.serialized_model_proto(), "")
+    unused, unwritable = map(tokenizer.id_of, ("len", "lte"))
+    model.pieces[unused].type = Piece.UNUSED
+    rewritten = SentencePieceProcessor(model_proto=model.SerializeToString())
+
+    def parts(tokenizer: Tokenizer, *unwritable: int) -> set[int]:
+        splitter = Splitter(Tokenizers(tokenizer, tokenizer), 0.99, {*unwritable})
+        chosen = np.arange(len(shards))
+        split = [splitter.split(shards, chosen, (99, 99), (seed,)) for seed in range(20)]
+        return {token for each in split for token in each.source.tokens.tolist()}
+
+    assert parts(tokenizer) >= {unused, unwritable}
+    assert not parts(Tokenizer(rewritten), unwritable) & {unused, unwritable}
 
 
 def rows_of(shards: Shards, splitter: Splitter, rank: int, world: int) -> list[list[list[int]]]:

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
 from models.bundle.bundle import Bundle
+from models.bundle.manifest import DecodingDefaults
 from tests.support.networks import random_network, write_bundle
 from tests.training.evaluation.texts import BAD, GOOD, REFERENCES, SOURCES
 from training.cli import main
@@ -67,6 +69,12 @@ def test_report_translates_once_and_caches_translations(
     (data / "captions.de").write_text("Anders.\n" * 6, encoding="utf-8")
     assert main(arguments) == 0
     assert len(done) == 3
+    # Tuning changes the decoding defaults and keeps the version.
+    tuned = bundle.manifest.model_copy(update={"decoding": DecodingDefaults(length_penalty=0.5)})
+    arguments[1] = str(shutil.copytree(bundle.path, tmp_path / "tuned"))
+    (tmp_path / "tuned" / "manifest.json").write_text(tuned.to_json(), encoding="utf-8")
+    assert main(arguments) == 0
+    assert len(done) == 4
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 
+from models.importing.network import HIDDEN
 from tests.support.tiny_training import (
     events,
     prepared,
@@ -113,15 +114,21 @@ def test_gradients_are_clipped_and_reported_as_they_were(
     tiny_run: RunDirectory, clip_norm: float
 ) -> None:
     trainer = Trainer(with_optimisation(tiny_recipe(), clip_norm=clip_norm), tiny_run, CPU)
-    _, _, reported = trainer.train_step()
+    _, reported = trainer.learner.learn(trainer.loader.next(), 1).read()
     assert 0.01 < reported < 1e6
     assert gradient_norm(trainer) == pytest.approx(min(clip_norm, reported), rel=1e-3)
 
 
-def test_pieces_are_split_only_where_the_recipe_says_so(tiny_run: RunDirectory) -> None:
-    for rate, splits in ((0.0, False), (0.1, True)):
-        trainer = Trainer(with_optimisation(tiny_recipe(), split_pieces=rate), tiny_run, CPU)
-        assert (trainer.loader.splitter is not None) == splits
+def test_pieces_are_split_only_where_the_recipe_says_so_and_never_into_unwritable_ones(
+    tiny_run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("training.loop.trainer.Splitter", lambda _, *given: given)
+    recipe = with_network(tiny_recipe(), output_bias=True)
+    for rate, expected in ((0.0, None), (0.1, (0.1, {7}))):
+        trainer = Trainer(with_optimisation(recipe, split_pieces=rate), tiny_run, CPU)
+        trainer.network.generator.bias.data[7] = HIDDEN
+        trainer._begin()
+        assert trainer.loader.splitter == expected
 
 
 def test_training_learns(run: RunDirectory) -> None:
@@ -296,7 +303,7 @@ def test_a_loss_or_gradient_that_is_no_number_is_named_before_it_spoils_a_weight
     before = trainer.network.generator.weight.clone()
     trainer.loader.cursor = Cursor(2, 1)
     with pytest.raises(Diverged, match=f"{part}.* at step 1, which begins with batch 1 of epoch 2"):
-        trainer.train_step()
+        trainer.learner.learn(trainer.loader.next(), 1).read()
     assert torch.equal(trainer.network.generator.weight, before)
 
 
@@ -322,8 +329,8 @@ def test_weights_stay_fp32_when_products_are_bf16(tiny_run: RunDirectory) -> Non
     recipe = without_dropout(tiny_recipe())
     plain = Trainer(recipe, tiny_run, CPU)
     mixed = Trainer(with_optimisation(recipe, precision="bf16"), tiny_run, CPU)
-    expected, _, _ = plain.train_step()
-    found, _, _ = mixed.train_step()
+    expected, _ = plain.learner.learn(plain.loader.next(), 1).read()
+    found, _ = mixed.learner.learn(mixed.loader.next(), 1).read()
     assert found != expected
     assert found == pytest.approx(expected, rel=0.02)
     assert {parameter.dtype for parameter in mixed.network.parameters()} == {torch.float32}
@@ -333,7 +340,8 @@ def test_validation_does_not_change_what_training_computes(run: RunDirectory) ->
     often = with_budget(tiny_recipe(), steps=6, validate_every=1)
     Trainer(often, run, CPU).train()
     trainer = Trainer(tiny_recipe(), run, CPU)
-    losses = [trainer.train_step()[0] for _ in range(6)]
+    learn, loader = trainer.learner.learn, trainer.loader
+    losses = [learn(loader.next(), step).read()[0] for step in range(1, 7)]
     assert [line["loss"] for line in events(run, "train")] == losses
 
 
@@ -440,10 +448,9 @@ def test_decay_has_its_own_label_smoothing_and_batches_per_step(tmp_path: Path) 
     )
     trainer = Trainer(recipe, prepared(tmp_path, recipe), CPU)
     batches, smoothings = [], []
-    for _ in range(4):
-        begin = trainer.cursor.batch
-        trainer.train_step()
-        batches.append(trainer.cursor.batch - begin)
+    for step in range(1, 5):
+        portion = trainer.learner.learn(trainer.loader.next(), step).portion
+        batches.append(portion.end.batch - portion.begin.batch)
         smoothings.append(trainer.learner._unshared.smoothing)
     assert batches == [1, 1, 3, 3]
     assert smoothings == [0.1, 0.1, 0.0, 0.0]
@@ -456,7 +463,7 @@ def test_moving_average_is_resumed_and_is_what_is_averaged(run: RunDirectory) ->
     trainer = Trainer(recipe, run, CPU)
     expected: dict[str, torch.Tensor] = {}
     for step in range(6):
-        trainer.train_step()
+        trainer._advance(trainer.learner.learn(trainer.loader.next(), step + 1))
         for name, parameter in trainer.network.named_parameters():
             weight = parameter.detach().clone()
             share = max(0.5, 9 / (11 + step))
