@@ -326,9 +326,10 @@ def _is(name: str) -> ColumnElement[bool]:
 
 def _require(connection: Connection, name: str) -> None:
     # PostgreSQL refuses texts with U+0000, which is in no valid name.
-    found = _VALID_NAME.fullmatch(name) and connection.execute(
-        select(API_KEYS.c.name).where(_is(name))
-    ).first()
+    found = (
+        _VALID_NAME.fullmatch(name)
+        and connection.execute(select(API_KEYS.c.name).where(_is(name))).first()
+    )
     if not found:
         raise KeyNotFound(name)
 

@@ -170,8 +170,9 @@ async def test_rotation_lets_the_older_keys_work_until_they_expire(database: Dat
     assert [each.expires for each in holder.secrets] == [soon, None]
     with pytest.raises(KeyRefused, match="has passed"):
         await store.rotate("weblate", expires=soon)
-    with pytest.raises(KeyNotFound):
-        await store.rotate("mastodon")
+    for name in ("mastodon", "\0"):
+        with pytest.raises(KeyNotFound):
+            await store.rotate(name)
 
 
 async def test_a_name_has_a_bounded_number_of_keys(database: Database) -> None:
