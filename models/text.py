@@ -1,4 +1,5 @@
-"""Text functions that training and the service share: normalisation, numbers, repetition loops."""
+"""Text functions that training and the service share: normalisation, numbers, repetition
+loops, scripts without blanks."""
 
 from __future__ import annotations
 
@@ -7,6 +8,15 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterator
 from itertools import groupby
+
+UNSPACED = "".join(
+    (
+        "\u0e00-\u0eff\u0f00-\u0fff\u1000-\u109f\u1780-\u17ff",  # Thai to Khmer
+        "\u2e80-\u2fdf\u3005-\u3007\u3021-\u3029\u3040-\u30ff\u3100-\u312f\u31f0-\u31ff",
+        "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff",  # Han, kana
+    )
+)
+"""Characters of scripts without blanks between words, as in a class of a regular expression."""
 
 _NUMBER = re.compile(r"\d+(?:[.,:'\u2019\u202f ]\d+)*")
 _LOOP = re.compile(

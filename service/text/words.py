@@ -11,15 +11,9 @@ import unicodedata
 from collections.abc import Sequence
 from itertools import chain
 
+from models.text import UNSPACED
 from service.text.alignment import Span, overlapping
 
-_UNSPACED = "".join(
-    (
-        "\u0e00-\u0eff\u0f00-\u0fff\u1000-\u109f\u1780-\u17ff",  # Thai to Khmer
-        "\u2e80-\u2fdf\u3005-\u3007\u3021-\u3029\u3040-\u30ff\u3100-\u312f\u31f0-\u31ff",
-        "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff",  # Han, kana
-    )
-)
 _CLINGING = (
     "".join(
         chr(code)
@@ -30,24 +24,24 @@ _CLINGING = (
 )
 """Accents, vowel signs, joiners, soft hyphens and skin tones: part of the preceding character."""
 
-LETTER = rf"[^\W{_UNSPACED}]"
+LETTER = rf"[^\W{UNSPACED}]"
 """Pattern of a letter or digit in scripts with blanks between words."""
 INSIDE_WORD = re.compile(
-    rf"(?<=[^\W{_UNSPACED}])(?={LETTER})|(?<=[{_CLINGING}])(?={LETTER})|(?<=\w)(?=[{_CLINGING}])"
+    rf"(?<=[^\W{UNSPACED}])(?={LETTER})|(?<=[{_CLINGING}])(?={LETTER})|(?<=\w)(?=[{_CLINGING}])"
     rf"|(?<=[{_CLINGING}])(?=[{_CLINGING}])"
 )
 """Matches between two characters of one word."""
 BETWEEN_UNSPACED = re.compile(
     # Thai and Lao vowels before their consonant, and vowels and marks after it, do not stand alone.
-    rf"(?<=[{_UNSPACED}{_CLINGING}])(?<![\u0e40-\u0e44\u0ec0-\u0ec4])"
-    rf"(?=[{_UNSPACED}])(?![{_CLINGING}\u0e30\u0e32\u0e33\u0e45\u0e46\u0eb0\u0eb2\u0eb3])"
+    rf"(?<=[{UNSPACED}{_CLINGING}])(?<![\u0e40-\u0e44\u0ec0-\u0ec4])"
+    rf"(?=[{UNSPACED}])(?![{_CLINGING}\u0e30\u0e32\u0e33\u0e45\u0e46\u0eb0\u0eb2\u0eb3])"
 )
 """Matches between two characters of scripts without blanks where a word may end."""
-_UNSPACED_CHARACTER = re.compile(f"[{_UNSPACED}]")
+_UNSPACED_CHARACTER = re.compile(f"[{UNSPACED}]")
 _CONTRACTED = r"(?:s|t|m|d|ll|re|ve)(?!\w)"
 _WORD = re.compile(
     rf"""
-      [{_UNSPACED}][{_CLINGING}]*
+      [{UNSPACED}][{_CLINGING}]*
     | {LETTER}
       (?: {LETTER} | [{_CLINGING}]
         | (?<=\d)[.,](?=\d)

@@ -14,7 +14,7 @@ from typing import Literal
 
 from lingua import IsoCode639_1, Language, LanguageDetectorBuilder
 
-from models.text import numbers, repeats_itself, visible
+from models.text import UNSPACED, numbers, repeats_itself, visible
 from training.data.corpus import Pair
 from training.data.seen import Seen, key_of
 
@@ -25,6 +25,7 @@ _LANGUAGES = ("EN", "DE", "FR", "ES", "IT", "NL")
 """Languages to distinguish, besides the two of the pair."""
 _DISTANCE = 0.3
 """Minimum lead in confidence over the next language; below it a side is not judged."""
+_UNSPACED = re.compile(f"[{UNSPACED}]")
 _FEWEST_WORDS = 4
 """Minimum words of a side for its language, its overlap or its equality with a test sentence to
 be judged."""
@@ -45,6 +46,11 @@ def normalise(text: str) -> str:
         if plain == text or "&" not in plain:
             return plain
         text = plain
+
+
+def word_count(text: str) -> int:
+    """Number of words; in scripts without blanks, two characters count as one."""
+    return len(text.split()) + len(_UNSPACED.findall(text)) // 2
 
 
 def normalised(pair: Pair) -> Pair:
@@ -98,7 +104,7 @@ class Filters:
         return Verdicts(*Pair.columns(pairs), objections, tested)
 
     def _objection(self, pair: Pair) -> str | None:
-        source, target = len(pair.source.split()), len(pair.target.split())
+        source, target = word_count(pair.source), word_count(pair.target)
         if not source or not target:
             return "empty"
         if max(source, target) > self.max_words:
@@ -206,7 +212,7 @@ class _Identifier:
         }
 
     def _is_other(self, side: str, wanted: Language | None) -> bool:
-        if wanted is None or len(side.split()) < _FEWEST_WORDS:
+        if wanted is None or word_count(side) < _FEWEST_WORDS:
             return False
         return self._detector.detect_language_of(side) not in (None, wanted)
 
@@ -251,7 +257,7 @@ def _language(code: str) -> Language | None:
 
 def sides_of(pair: Pair) -> set[str]:
     """The sides of four or more words of a normalised pair, without case, blanks and marks."""
-    return {_letters(side) for side in pair if len(side.split()) >= _FEWEST_WORDS}
+    return {_letters(side) for side in pair if word_count(side) >= _FEWEST_WORDS}
 
 
 def _overlap(pair: Pair) -> float:

@@ -101,6 +101,23 @@ def test_a_pair_within_bounds_is_kept(pair: tuple[str, str]) -> None:
     assert clean(pair) == ([Pair(*pair)], {})
 
 
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "今日は天気がとても良いので、友達と一緒に公園へ散歩に行きました。",
+        "今天天气很好,所以我和朋友们一起去公园散步了。",
+        "วันนี้อากาศดีมาก ฉันจึงไปเดินเล่นในสวนสาธารณะกับเพื่อน",
+    ],
+)
+def test_sentences_without_blanks_are_kept_and_held_out(sentence: str) -> None:
+    pair = Pair(sentence, "The weather was very nice today, so I went for a walk with my friends.")
+    bounds = {"max_words": 64, "max_ratio": 4.0}
+    assert cleaned(Cleaner(), [pair], **bounds) == [pair]
+    cleaner, other = Cleaner(), Pair(sentence, "We all took the long way home again.")
+    assert cleaned(cleaner, [other], held_out=sides_of(pair), **bounds) == []
+    assert cleaner.dropped == {"held out": 1}
+
+
 def test_duplicate_with_other_blanks_is_dropped() -> None:
     kept, dropped = clean(("ein Hund", "a dog"), ("ein  Hund ", "a dog"), ("ein Hund", "one dog"))
     assert kept == [Pair("ein Hund", "a dog"), Pair("ein Hund", "one dog")]
