@@ -38,13 +38,13 @@ class LocalModels:
         self._repository = ModelRepository(
             lambda: [bundle for bundle in self._found() if bundle.name in self._names],
             lambda bundle: load(bundle.path, settings, self._metrics.observer),
-            preference_of(settings),
+            local_preference(settings),
         )
         self.translator = LocalTranslator(self._repository, Admission(sys.maxsize), self._detector)
 
     async def need(self, pair: LanguagePair, model: str | None = None) -> None:
         """Load the models of a pair, or the one of that name; raises ``NotReady``."""
-        found = for_pair(self._found(), pair, preference_of(self._settings), model)
+        found = for_pair(self._found(), pair, local_preference(self._settings), model)
         names = {bundle.name for bundle in found}
         if not names:
             called = f" and is called {model}" if model else ""
@@ -88,7 +88,7 @@ class LocalModels:
         return discover(self._settings.bundles)
 
 
-def preference_of(settings: Settings) -> Preference:
+def local_preference(settings: Settings) -> Preference:
     """Canaries come last, since their shares are of the requests to a server."""
     return Preference(settings.preferred, dict.fromkeys(settings.canaries, 0.0))
 

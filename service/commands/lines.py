@@ -39,7 +39,7 @@ from service.commands.terminal import say, shows_progress
 from service.engine.errors import SentenceTooLong
 from service.engine.types import Origin
 from service.loading.discovery import discover, for_pair
-from service.local_models import LocalModels, local_translator, preference_of
+from service.local_models import LocalModels, local_preference, local_translator
 from service.runtime.sessions import available_device
 from service.settings import Settings
 from service.text.errors import TranslationError
@@ -261,7 +261,7 @@ def _models(job: _Job) -> dict[str, Any]:
     models = {
         found.name: hashlib.sha256((found.path / MANIFEST).read_bytes()).hexdigest()[:12]
         for found in for_pair(
-            discover(settings.bundles), job.pair, preference_of(settings), job.options.model
+            discover(settings.bundles), job.pair, local_preference(settings), job.options.model
         )
     }
     return {

@@ -127,8 +127,9 @@ class DocumentQueue:
     async def find(self, identifier: str, key: str, scope: str) -> DocumentJob:
         """The job of this id, key and scope, unless it is linked; raises ``DocumentNotFound``."""
 
+        which = and_(_has_id(identifier), _COLUMNS.scope == scope, ~_COLUMNS.linked)
+
         def read(connection: Connection) -> DocumentJob:
-            which = and_(_COLUMNS.id == identifier, _COLUMNS.scope == scope, ~_COLUMNS.linked)
             stored = connection.execute(select(_COLUMNS.key_digest).where(which)).scalar()
             if stored is None or not hmac.compare_digest(stored, _digest(key)):
                 raise DocumentNotFound
@@ -138,7 +139,7 @@ class DocumentQueue:
 
     async def find_linked(self, identifier: str) -> DocumentJob:
         """The linked job of this id; raises ``DocumentNotFound``."""
-        which = and_(_COLUMNS.id == identifier, _COLUMNS.linked)
+        which = and_(_has_id(identifier), _COLUMNS.linked)
         return await self._database.read(lambda connection: _job(connection, which))
 
     async def content(self, identifier: str) -> tuple[str, bytes]:
@@ -416,6 +417,14 @@ def _job(connection: Connection, which: ColumnElement[bool]) -> DocumentJob:
     if row is None:
         raise DocumentNotFound
     return DocumentJob(**row)
+
+
+def _has_id(identifier: str) -> ColumnElement[bool]:
+    """Condition on an id from a client; raises ``DocumentNotFound`` for an impossible one."""
+    # PostgreSQL refuses texts with this character.
+    if "\0" in identifier:
+        raise DocumentNotFound
+    return _COLUMNS.id == identifier
 
 
 def _digest(key: str) -> bytes:

@@ -26,7 +26,7 @@ from service.api.middleware import is_head
 from service.api.responses import Json
 from service.catalogue.repository import ModelRepository
 from service.document_jobs.jobs import DocumentJob, DocumentJobs, DocumentOrder
-from service.document_jobs.types import DocumentNotFound, DocumentNotReady
+from service.document_jobs.types import DocumentNotReady
 from service.documents import SUPPORTED
 from service.state.glossaries import GlossaryStore
 
@@ -93,9 +93,6 @@ def create_router(
         caller, fields = await identified(access, request)
         key = fields.parse(KeyParameters).document_key
         document = request.path_params["document_id"]
-        if "\0" in document:
-            # PostgreSQL refuses texts with this character.
-            raise DocumentNotFound
         return jobs, await jobs.status(document, key, access.callers.scope(caller))
 
     async def ordered(caller: Caller, file: Upload, wanted: UploadParameters) -> DocumentOrder:

@@ -19,7 +19,6 @@ from service.api.libretranslate.languages import read, read_source
 from service.api.responses import Json, ranged, refusals
 from service.catalogue.repository import ModelRepository
 from service.document_jobs.jobs import DocumentJobs, DocumentOrder
-from service.document_jobs.types import DocumentNotFound
 from service.documents import UnsupportedDocument
 
 # The pattern is documented, not enforced: the handler refuses with LibreTranslate's message.
@@ -122,9 +121,6 @@ def create_files_router(
         name = request.path_params["name"]
         if "/" in name or "\\" in name:
             raise BadRequest("Invalid filename")
-        if "\0" in name:
-            # PostgreSQL refuses texts with this character.
-            raise DocumentNotFound
         job, content = await at_work.result(name)
         headers = {
             # Starlette would add a charset to a media type of texts.
