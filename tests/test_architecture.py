@@ -287,6 +287,7 @@ EXTRAS_OF = {
     "service.observability.device": ("gpu",),
     "service.observability.otlp": ("cpu", "tracing"),
     "service.api.oidc": ("cpu", "oidc"),
+    "service.state.bounded_connection": ("cpu", "fleet"),
     "service.state.shared_rates": ("cpu", "fleet"),
     "service.state.redis_server": ("cpu", "fleet"),
     "service.ray.deployment": ("cpu", "ray"),

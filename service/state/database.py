@@ -14,7 +14,7 @@ import logging
 import sqlite3
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -176,7 +176,7 @@ def _postgres(address: SecretStr) -> Engine:
             "the driver of PostgreSQL is not installed",
             "install dragoman with its extra fleet",
         )
-    return sqlalchemy.create_engine(
+    engine = sqlalchemy.create_engine(
         _url(address),
         pool_size=_THREADS,
         # Connections that a restart of the database has closed are opened again, not reported.
@@ -193,6 +193,14 @@ def _postgres(address: SecretStr) -> Engine:
             "application_name": "dragoman",
         },
     )
+    event.listen(engine, "do_connect", _connect)
+    return engine
+
+
+def _connect(_: object, __: object, arguments: Sequence[Any], options: dict[str, Any]) -> Any:
+    from service.state.bounded_connection import BoundedConnection
+
+    return BoundedConnection.connect(*arguments, **options)
 
 
 def _sqlite(path: Path | None) -> Engine:

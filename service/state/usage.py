@@ -31,6 +31,8 @@ logger = logging.getLogger(__name__)
 _FLUSH_SECONDS = 1.0
 _LONGEST_PAUSE_SECONDS = 60.0
 """Longest pause between attempts while writes fail."""
+_PATIENCE_SECONDS = 1.0
+"""How long a request waits for the total of a caller that this process has not seen."""
 _WATCHED_SECONDS = 10.0
 """How long after its last request the total of a caller with a quota is read in each flush."""
 _REMEMBERED = timedelta(days=1)
@@ -292,16 +294,15 @@ class UsageLedger:
         return account, Charge(sums, amount)
 
     async def _learn(self, account: Account, sums: _Sums) -> None:
-        async with self._exchanging:
-            if not sums.known:
-                try:
+        try:
+            async with asyncio.timeout(_PATIENCE_SECONDS), self._exchanging:
+                if not sums.known:
                     totals = await self._database.read(lambda c: _read(c, [account]))
-                except StateFailed:
-                    # The next flush reads the sum. Meanwhile this process counts alone.
-                    logger.warning("a quota is applied without what was used before")
-                else:
                     sums.written = totals[account]
-                sums.known = True
+        except (StateFailed, TimeoutError):
+            # The next flush reads the sum. Meanwhile this process counts alone.
+            logger.warning("a quota is applied without what was used before")
+        sums.known = True
 
     async def _flush_forever(self) -> None:
         pause = _FLUSH_SECONDS

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import signal
 import sqlite3
 import threading
 from collections.abc import Iterator
@@ -296,6 +297,26 @@ async def test_database_that_was_restarted_is_used_again(
             await database.read(values)
         postgres.start()
         assert await database.read(values) == [7]
+
+
+async def test_server_that_falls_silent_in_a_transaction_is_given_up(
+    postgres_address: SecretStr, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("service.state.bounded_connection._SILENT_SECONDS", 0.5)
+    silent: list[int] = []
+
+    def silence(connection: Connection) -> None:
+        silent.append(connection.execute(text("SELECT pg_backend_pid()")).scalar_one())
+        os.kill(silent[0], signal.SIGSTOP)
+        put(7, connection)
+
+    async with asyncio.timeout(30), Database(postgres_address, upgrade=True) as database:
+        try:
+            with pytest.raises(StateFailed):
+                await database.write(silence)
+            assert await database.read(values) == []
+        finally:
+            os.kill(silent[0], signal.SIGCONT)
 
 
 async def test_process_that_stops_in_a_transaction_keeps_its_lock_no_longer_than_a_statement(

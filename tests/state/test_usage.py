@@ -265,12 +265,18 @@ async def test_processes_learn_each_others_usage_while_a_caller_is_active(
     await charge(other, "ann", 8, quota=100)
 
 
-async def test_quotas_are_counted_in_memory_while_the_database_is_away(
-    database: Database, monkeypatch: pytest.MonkeyPatch
+async def _silent(*_: object) -> None:
+    await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize("read", [raiser(StateFailed()), _silent], ids=["away", "silent"])
+async def test_quotas_are_counted_in_memory_without_the_database(
+    database: Database, monkeypatch: pytest.MonkeyPatch, read: Callable[..., object]
 ) -> None:
+    monkeypatch.setattr(module, "_PATIENCE_SECONDS", 0.01)
     ledger = UsageLedger(database)
     with monkeypatch.context() as patch:
-        patch.setattr(Database, "read", raiser(StateFailed()))
+        patch.setattr(Database, "read", read)
         await charge(ledger, None, 5)
         await charge(ledger, "ann", 60, quota=100)
         with pytest.raises(QuotaExceeded):
