@@ -16,19 +16,25 @@ _ABBREVIATIONS = {
     "bn": "ডা ড মো মি প্রফ অধ্যা",
     "bs": "br dr inž mr npr prof sv tj tzv ul",
     "da": "bl dr frk hr jf nr prof skt",
+    "de": "bzgl fa hrsg inkl zzgl",
+    "el": "αρ οδ σελ",
+    "en": "approx ch est para vol",
     "fi": "esim fil hra mm nk prof pyh rva tri toht ts",
-    "fr": "av bd chap dr fig m mgr mlle mm mme no pr prof st ste",
+    "fr": "art av bd chap dr fig m mgr mlle mm mme no pr prof st ste",
     "gu": "ડૉ ડો પ્રો શ્રી શ્રીમતી કુ",
     "hi": "कु डॉ डा पं प्रो मि मो श्री श्रीमती सुश्री स्व",
     "hr": "br dr dipl inž ing mr npr prof sv tj tzv ul",
     "id": "bpk dr drs gg ir jl kab kec no prof sdr st",
+    "it": "pag",
     "kn": "ಡಾ ಪ್ರೊ ಶ್ರೀ ಶ್ರೀಮತಿ ಕು",
     "ml": "ഡോ പ്രൊഫ ശ്രീ ശ്രീമതി",
     "ms": "bhd dr en hj jln kg no pn prof sdn",
     "nb": "bl dr eks f.eks fr hr nr prof sml st",
-    "nl": "bijv dhr dr drs ing ir jhr mevr mr mw nr prof st",
+    "nl": "bijv ca dhr dr drs ing ir jhr jr mevr mr mw nr prof st",
     "nn": "bl dr f.eks fr hr nr prof st",
-    "pl": "al doc dr gen hab im inż ks mec mgr np nr o os pl płk por prof red św tj tzw ul wg",
+    "pl": "al doc dr gen hab im inż ks m.in mec mgr np nr o os p pl płk por prof red św tj tzw ul "
+    "wg",
+    "pt": "av pág",
     "ro": "bd bul d-l d-na dl dna dr gen ing nr pr prof sf str",
     "ru": "акад г гл гр д доц им инж кн наб обл пер пл пр просп проф рис св см стр табл ул",
     "sl": "dr dipl inž mag npr prof sv št ul",
@@ -41,7 +47,7 @@ _ABBREVIATIONS = {
 }
 _ENDS = {
     language: re.compile(
-        rf"(?:\A|[\s(\[«„“\"'])(?:{'|'.join(map(re.escape, words.split()))})\.\s*\Z"
+        rf"(?:\A|[\s(\[«„“\"'’])(?:{'|'.join(map(re.escape, words.split()))})\.\s*\Z"
     )
     for language, words in _ABBREVIATIONS.items()
 }

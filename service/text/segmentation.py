@@ -58,6 +58,10 @@ _ORDINAL_DOT = frozenset(
 """Languages that write ordinal numbers with a dot: *19th century*, ``19. Jahrhundert``."""
 _OTHER_BLANK = re.compile(r"[^\S ]")
 _ORDINAL_END = re.compile(r"(?<!\S)\(?\d{1,2}\.\s*$")
+_IN_ABBREVIATION = re.compile(r"(?<=\.)(?:[-‐‑ºª]|[^\W\d_]\.)")  # noqa: RUF001 - hyphens
+"""What follows a dot within ``J.-C.``, ``n.º`` and ``a.C.``, without a blank."""
+_DOTTED = re.compile(r"(?:\b[^\W\d_]|\.\w{1,2})\.\s*$")
+"""An initial, or an abbreviation with two dots, which ends no sentence before a small letter."""
 _GOES_ON = {
     "ja": re.compile(r"(?<=[」』”])(?:と|って|などと?|は|が|を|に|の|も|で|から|だ)"),
     "ko": re.compile(r"(?<=[\"”'\u2019」』])[가-힣]"),
@@ -137,6 +141,10 @@ def _goes_on(line: str, start: int, end: int, language: str) -> bool:
     if language in _ORDINAL_DOT and _ORDINAL_END.search(line, start, end):
         return True
     if language in _GOES_ON and _GOES_ON[language].match(line, end):
+        return True
+    if _IN_ABBREVIATION.match(line, end):
+        return True
+    if line[end:].lstrip()[:1].islower() and _DOTTED.search(line, start, end):
         return True
     return ends_with_abbreviation(line[start:end], language)
 

@@ -137,6 +137,25 @@ def test_sentences(text: str, sentences: list[str]) -> None:
     assert sentences_of(text) == sentences
 
 
+@pytest.mark.parametrize(
+    ("language", "sentence"),
+    [
+        ("de", "Alle Preise inkl. MwSt. und zzgl. Versandkosten."),
+        ("de", "Die Fa. Bosch, hrsg. Müller, liefert bzgl. Teilen."),
+        ("el", "Μένω στην οδ. Ερμού αρ. 5 και σελ. 3."),  # noqa: RUF001 - Greek letters
+        ("en", "It is approx. 5 km, est. 1990, see vol. 3, ch. 4, para. 2."),
+        ("es", "Vive en la Av. Libertad n.º 5, 2.º piso."),
+        ("fr", "L'art. 5 et l\u2019art. 6 : né en 100 av. J.-C. à Rome."),
+        ("it", "La Fiat S.p.A. di Torino, nel 50 a.C. a Roma, pag. 3 del libro."),
+        ("nl", "Het is koud, d.w.z. ca. 10 graden, na 10 jr. en twee maanden."),
+        ("pl", "Byli tam m.in. Kowalski z p. Nowakiem."),
+        ("pt", "Moro na Av. Paulista, n.º 5, pág. 3."),
+    ],
+)
+def test_abbreviations_end_no_sentence(language: str, sentence: str) -> None:
+    assert sentences_of(f"{sentence} {sentence}", language) == [sentence] * 2
+
+
 def test_separators_are_the_text_around_sentences() -> None:
     text = "\t Eins. \r\n\r\n Zwei!\u00a0"
     assert separators_of(text) == ["\t ", " \r\n\r\n ", "\u00a0"]
