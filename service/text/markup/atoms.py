@@ -24,6 +24,10 @@ A character of a script without blanks between words is a ``blank``: a word begi
 """
 
 
+_ITEM = re.compile(r"</?(?:a|button|del|ins|label)(?=[\s>])", re.IGNORECASE)
+"""Tags of elements that never share a word, as parts of a word in bold may."""
+
+
 def opens(character: str) -> bool:
     """Whether a character takes no blank after it."""
     return unicodedata.category(character) in ("Ps", "Pi") or character in "¿¡"
@@ -126,9 +130,27 @@ def _literal(raw: str, flowing: bool) -> Iterator[Atom]:
 
 
 def settle(run: list[Atom]) -> list[Atom]:
-    """Set each mark's neighbours, remove superfluous blanks, and set the offsets."""
+    """Set each mark's neighbours, set blanks as they are read, and set the offsets."""
+    run = _with_blanks_between_items(run)
     _look_around(run)
     return list(_count(_without_lonely_blanks(run)))
+
+
+def _with_blanks_between_items(run: list[Atom]) -> list[Atom]:
+    """The run with a blank where the words of two links or the like would touch."""
+    result: list[Atom] = []
+    before, ended, place = "", False, -1
+    for atom in run:
+        if atom.kind == "close" and _ITEM.match(atom.raw):
+            ended = True
+        elif atom.kind == "open" and ended and _ITEM.match(atom.raw):
+            place = len(result)
+        elif atom.plain or atom.protected:
+            if place >= 0 and before.isalnum() and atom.plain[:1].isalnum():
+                result.insert(place, Atom("text", "", " "))
+            before, ended, place = atom.plain[-1:], False, -1
+        result.append(atom)
+    return result
 
 
 def _look_around(run: list[Atom]) -> None:

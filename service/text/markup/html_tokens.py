@@ -20,6 +20,8 @@ from service.text.markup.types import Markup
 _TAG_START = re.compile(r"<(/?)([a-zA-Z][^\s/<>]*+)")
 _ATTRIBUTES = re.compile(r"""(?:[^<>=]++|=\s*+(?:"[^"]*+"|'[^']*+')?+)*+""")
 _UNQUOTED = re.compile(r"[^<>]*+")
+_DOCTYPE = re.compile(r"<!doctype[^<>\[]*+\[[^\]]*+\]\s*+>", re.IGNORECASE)
+"""A document type with declarations of its own."""
 _ATTRIBUTE = re.compile(r"""([^\s/>"'=]+)(?:\s*=\s*("[^"]*"|'[^']*'|[^\s>]*))?""")
 _ENTITY = re.compile(r"&(?:#[0-9]+;?|#[xX][0-9a-fA-F]+;?|[a-zA-Z][a-zA-Z0-9]{1,31};?)")
 _BLANKS = frozenset(" \t\n\f\r")
@@ -152,6 +154,8 @@ class _Lexer:
         """Up to here quotes are unbalanced, so each ``>`` ends a tag."""
         self._missing: set[str] = set()
         """Terminators that do not occur after the current position."""
+        self._declared = False
+        """Whether a document type has been looked for. A page has one."""
 
     def pieces(self) -> Iterator[_Piece]:
         text = self._text
@@ -183,6 +187,10 @@ class _Lexer:
             return _Piece("other", text[start : end + 3])
         if text.startswith("<?", start) and (end := self._find("?>", start + 2)) >= 0:
             return _Piece("other", text[start : end + 2])
+        if text.startswith("<!", start) and not self._declared:
+            self._declared = True
+            if doctype := _DOCTYPE.match(text, start):
+                return _Piece("other", doctype[0])
         if text.startswith(("<!", "<?", "</"), start):
             end = _UNQUOTED.match(text, start + 2).end()  # type: ignore[union-attr]
             if text.startswith(">", end):

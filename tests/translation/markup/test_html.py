@@ -26,6 +26,11 @@ from tests.translation.markup.making import HTML, rendered, seen, shouted
         ("<script>var a = '<p>Nein</p>';</script>Ja", ["Ja"]),
         ("<style>p {}</style><svg><text>Nein</text></svg>Ja", ["Ja"]),
         ("Donau<wbr>dampf<b>er</b>", ["Donaudampfer"]),
+        ("<a>Start</a><a>Hilfe</a>", ["Start Hilfe"]),
+        ("<b><a>alt</a></b><img><del>aus</del><ins>ein</ins>", ["alt aus ein"]),
+        ("<a>Eins</a>, <a>zwei</a>", ["Eins, zwei"]),
+        ("<a>Wort</a>ende <b>Au</b><i>to</i>", ["Wortende Auto"]),
+        ('<!DOCTYPE html [<!ENTITY b "&#160;">]><p>Eins</p>', ["Eins"]),
     ],
 )
 def test_the_model_sees_sentences_without_tags(text, expected) -> None:
@@ -94,6 +99,7 @@ def test_tag_soup_is_translated_as_far_as_possible() -> None:
         *("<", "</", "<!", "<!--", "<![CDATA[>", "<?", "&", "&#", '<a b="', '<a b=">" '),
         *('<a b="<a c" ', "<a =a", "<b>", "<b>x", "</b>", "<li>", "<b><div>", "<b><i></b>"),
         *("<code>", "<title>", "<i translate=no>", "{a} ", " \n", "<x/>"),
+        *("<!doctype a [", "<!doctype a []", "<a>b</a>"),
     ],
 )
 def test_parsing_is_lossless_and_linear_for_repeated_units(unit) -> None:
