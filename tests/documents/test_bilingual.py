@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import polib
 import pytest
 
@@ -55,6 +57,37 @@ def test_units_of_xliff_2_are_translated() -> None:
         '<target>ONE <pc id="1">BOLD</pc> <sc id="2"/>WORD<ec startRef="2"/></target>'
     ) in written
     assert 'srcLang="en" trgLang="de"' in written
+
+
+@pytest.mark.parametrize(
+    ("source", "texts", "target"),
+    [
+        ("{n, plural, one {a file} other {files}}", 2, "{n, plural, one {A FILE} other {FILES}}"),
+        ("&lt;b&gt;bold&lt;/b&gt; &amp; %s", 1, "&lt;b&gt;BOLD&lt;/b&gt; &amp; %S"),
+        ("one\n      sentence", 1, "ONE SENTENCE"),
+        ('one\n <x id="1"/>  sentence', 1, 'ONE <x id="1"/> SENTENCE'),
+        ("icon_ok", 1, "ICON_OK"),
+        ('{n, plural, other {<x id="1"/> files}}', 0, None),
+    ],
+)
+def test_a_source_of_xliff_is_a_message_of_a_program(
+    source: str, texts: int, target: str | None
+) -> None:
+    content = (
+        '<xliff version="1.2"><file source-language="en" target-language="de"><body>'
+        f'<trans-unit id="1"><source>{source}</source></trans-unit></body></file></xliff>'
+    )
+    document = open_document("a.xlf", content.encode(), ENGLISH_TO_GERMAN)
+    assert len(document.texts) == texts
+    written = shouted(document).decode()
+    expected = "" if target is None else f"<target>{target}</target>"
+    assert f"<source>{source}</source>{expected}</trans-unit>" in written
+
+
+def test_lines_that_xliff_preserves_stay() -> None:
+    unit = b"<trans-unit><source>a\nb</source></trans-unit>"
+    content = b'<xliff version="1.2" xml:space="preserve">' + unit + b"</xliff>"
+    assert b"<target>A\nB</target>" in shouted(open_document("a.xlf", content))
 
 
 TMX = """<?xml version="1.0" encoding="UTF-8"?>
@@ -120,12 +153,11 @@ msgstr ""
 def test_messages_without_translation_are_translated() -> None:
     document = open_document("a.po", CATALOGUE.encode("latin-1"), ENGLISH_TO_GERMAN)
     assert [(source.text, source.markup.kind) for source in document.texts] == [
-        ("café %s\n", "text"),
-        ("one <b>file</b>", "html"),
+        ("café %s", "text"),
+        ('one <g id="1">file</g>', "xml"),
         ("%d files", "text"),
-        ("%d", "text"),
     ]
-    written = document.replaced(["ein Café %s\n", "eine <b>Datei</b>", "%d Dateien", "%d"]).decode()
+    written = document.replaced(["ein Café %s", 'eine <g id="1">Datei</g>', "%d Dateien"]).decode()
     before, after = polib.pofile(CATALOGUE), polib.pofile(written)
     assert [e.msgid for e in after] == [e.msgid for e in before]
     assert [(e.msgctxt, e.flags, e.occurrences, e.obsolete) for e in after] == [
@@ -136,6 +168,29 @@ def test_messages_without_translation_are_translated() -> None:
     assert after.metadata["Content-Type"] == "text/plain; charset=UTF-8"
     assert after.metadata["Language"] == "de"
     assert after.header == before.header
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        (
+            r"Usage: tool [options] <file>\n  -a  all\n",
+            r"USAGE: TOOL [OPTIONS] <file>\n  -A  ALL\n",
+        ),
+        ("<b>done</b> -> R&D &lt;tag>", "<b>DONE</b> -> R&D &lt;TAG>"),
+        (r"\033[1mdone\033[0m\a", r"\033[1mDONE\033[0m\a"),
+        (r"C:\\033 \"and\" \t", r"C:\\033 \"AND\" \t"),
+        ("%d", "%d"),
+    ],
+)
+def test_a_message_keeps_its_signs_and_lines_and_all_others_their_bytes(
+    message: str, expected: str
+) -> None:
+    others = '\ufeff# x\r\n#: a:1\r\nmsgid "\\033"\r\n  "one" \r\nmsgstr "\\033"\r\n"eins"\r\n\r\n'
+    content = f'{others}msgid "{message}"\r\nmsgstr ""\r\n'
+    written = shouted(open_document("a.po", content.encode())).decode()
+    assert re.sub(r'"\r\n"', "", written.removeprefix(others)).count(f'msgstr "{expected}"') == 1
+    assert written.startswith(others)
 
 
 @pytest.mark.parametrize(

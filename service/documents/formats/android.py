@@ -15,7 +15,7 @@ from service.documents.containers.messages import Entry, MessagesDocument
 from service.documents.containers.xml_document import parsed
 from service.documents.fragments.atoms import name_of
 from service.documents.fragments.fragment import Piece
-from service.documents.fragments.message import MARKUP, Message, escaped, tag_piece
+from service.documents.fragments.message import MARKUP, Message, tag_piece
 from service.documents.types import UNKNOWN, BrokenDocument, Document, Languages
 from service.text.markup import Markup, xml_tokens
 
@@ -134,4 +134,4 @@ def _resolve(escape: re.Match[str]) -> str:
 def _written(plain: bool, text: str) -> str:
     """Text with escapes; ``plain`` in a section of characters without references."""
     text = _SPECIAL.sub(r"\\\g<0>", text)
-    return text if plain else escaped(text)
+    return text if plain else html.escape(text, quote=False)

@@ -6,25 +6,34 @@ Existing translations, and units that are marked as not to be translated, stay a
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 
 from lxml import etree
 
 from service.documents.containers.xml_document import XmlDocument
 from service.documents.fragments.atoms import name_of
+from service.documents.fragments.icu import icu_message
+from service.documents.fragments.message import Message
 from service.documents.fragments.mixed import Mixed
 from service.documents.fragments.paragraph import Paragraph
 from service.documents.types import UNKNOWN, BrokenDocument, Document, Languages
 
 _XLIFF = "application/xliff+xml"
 _TMX = "application/x-tmx+xml"
-_LANG = "{http://www.w3.org/XML/1998/namespace}lang"
+_XML = "{http://www.w3.org/XML/1998/namespace}"
+_LANG = f"{_XML}lang"
 _GRAMMAR = Mixed(
     containers=frozenset({"g", "pc", "mrk", "hi"}),
     marks=frozenset({"sm", "em"}),
     ends={"bpt": "ept", "bx": "ex", "sc": "ec"},
 )
+_WRAPPED = replace(_GRAMMAR, squeezes=True)
+_LINE_END = re.compile(r"[ \t]*[\r\n][ \t\r\n]*")
+_FORMS = re.compile(r"\{\s*\w+\s*,\s*(?:plural|selectordinal|select)\s*,")
+"""Forms of an ICU message. Its parts are no sentences, and elements may be in any of them."""
 
 
 def open_xliff(content: bytes, languages: Languages = UNKNOWN) -> Document:
@@ -45,18 +54,28 @@ class _Unit:
     """A source element, whose translation is a copy of it with another name beside it."""
 
     def __init__(
-        self, source: etree._Element, copied: etree._Element, empty: etree._Element | None
+        self,
+        source: etree._Element,
+        copied: etree._Element,
+        empty: etree._Element | None,
+        grammar: Mixed = _GRAMMAR,
     ) -> None:
         """``copied`` is the translation to be; ``empty`` the element that it replaces."""
         self._element = source
         self._copied = copied
         self._empty = empty
         text = copied if name_of(copied) != "tuv" else _segment(copied)
-        self._paragraph = Paragraph(text, _GRAMMAR)
+        self._paragraph = Paragraph(text, grammar)
         self.source = self._paragraph.source
 
     def replace(self, translation: str) -> None:
         self._paragraph.replace(translation)
+        self.insert()
+
+    def insert(self) -> None:
+        """Put the translation into the tree, unless it is there."""
+        if self._copied.getparent() is not None:
+            return
         if self._empty is not None:
             for key, value in self._empty.items():
                 self._copied.set(key, value)
@@ -71,7 +90,24 @@ class _Unit:
             last.addnext(self._copied)
 
 
-def _units(root: etree._Element) -> Iterator[_Unit]:
+class _PartOfMessage:
+    """A text of a source without elements, which is a message of a program."""
+
+    def __init__(
+        self, unit: _Unit, target: etree._Element, message: Message, said: list[str], number: int
+    ) -> None:
+        """``said`` are the translations of all texts of the message, so far those in the source."""
+        self._unit, self._target, self._message = unit, target, message
+        self._said, self._number = said, number
+        self.source = message.texts[number]
+
+    def replace(self, translation: str) -> None:
+        self._said[self._number] = translation
+        self._target.text = self._message.replaced(self._said)
+        self._unit.insert()
+
+
+def _units(root: etree._Element) -> Iterator[_Unit | _PartOfMessage]:
     if name_of(root) != "xliff":
         raise BrokenDocument(f"this is no XLIFF file: its root is {name_of(root)[:80]}")
     for source in root.iter("{*}source"):
@@ -85,13 +121,31 @@ def _units(root: etree._Element) -> Iterator[_Unit]:
         copied = copy.deepcopy(source)
         copied.tag = etree.QName(etree.QName(source).namespace, "target")
         copied.attrib.pop(_LANG, None)
-        yield _Unit(source, copied, target)
+        wrapped = _nearest(unit, f"{_XML}space") != "preserve"
+        result = _Unit(source, copied, target, _WRAPPED if wrapped else _GRAMMAR)
+        if len(source):
+            if not _FORMS.search("".join(source.itertext())):
+                yield result
+            continue
+        text = source.text or ""
+        message = icu_message(_LINE_END.sub(" ", text) if wrapped else text)
+        said = [each.text for each in message.texts]
+        for number in range(len(said)):
+            yield _PartOfMessage(result, copied, message, said, number)
+        if not said:
+            yield result
 
 
 def _is_kept(unit: etree._Element) -> bool:
     """Whether a unit, or the nearest element around it that says so, is not to be translated."""
-    around = (unit, *unit.iterancestors())
-    return next((each.get("translate") for each in around if each.get("translate")), "yes") == "no"
+    return _nearest(unit, "translate") == "no"
+
+
+def _nearest(unit: etree._Element, name: str) -> str | None:
+    """The value of an attribute of a unit, or of the nearest element around it that has it."""
+    return next(
+        (value for each in (unit, *unit.iterancestors()) if (value := each.get(name))), None
+    )
 
 
 def _state_language(language: str, root: etree._Element) -> bool:

@@ -69,7 +69,7 @@ def _message(text: str, pattern: ast.Pattern) -> Message:
         pieces.append(Piece("word", raw))
         if isinstance(element.expression, ast.SelectExpression):
             arguments[raw] = _variants(text, element.expression, begins, ends)
-    return Message(text[start:end], pieces, arguments, partial(_written, marked))
+    return Message(text[start:end], pieces, arguments, partial(_written, text[start:end], marked))
 
 
 def _variants(
@@ -93,8 +93,8 @@ def _text(raw: str, marked: bool) -> Iterator[Piece]:
             yield from pieces_of(_WRAPPED.sub(" ", part), html.unescape if marked else str)
 
 
-def _written(marked: bool, text: str) -> str:
-    text = escaped(text) if marked else text
+def _written(value: str, marked: bool, text: str) -> str:
+    text = escaped(value, text) if marked else text
     return _SPECIAL.sub(lambda found: f'{{"{found[0]}"}}', text)
 
 

@@ -5,105 +5,161 @@ Existing translations, fuzzy and obsolete ones included, stay as they are.
 
 from __future__ import annotations
 
+import html
 import re
-from collections.abc import Iterator, Sequence
+import textwrap
+from collections.abc import Iterable, Iterator
+from functools import partial
 
 import polib
 
-from service.documents.containers.encoding import decode
+from service.documents.containers.encoding import EncodedText, decode
+from service.documents.containers.messages import Entry, MessagesDocument
+from service.documents.fragments.fragment import Piece
 from service.documents.fragments.lines import lines_of
-from service.documents.types import UNKNOWN, BrokenDocument, Document, Languages, MarkedSource
-from service.text.markup import PLAIN, Markup
+from service.documents.fragments.message import MARKUP, Message, escaped, is_html, tag_piece
+from service.documents.types import UNKNOWN, BrokenDocument, Document, Languages
 
-_WIDTH = 78
-_CHARSET = re.compile(rb"^\"Content-Type:[^\n]*?\bcharset=([\w.:-]+)", re.MULTILINE | re.IGNORECASE)
+_WIDTH = 76
+_CHARSET = re.compile(
+    r"^\"Content-Type:[^\n]*?\bcharset=([\w.:-]+)", re.MULTILINE | re.IGNORECASE | re.ASCII
+)
+_LANGUAGE = re.compile(r"^\"Language:( *)\\n\"", re.MULTILINE)
 _HEADER_BYTES = 4096
-_UTF_8 = "text/plain; charset=UTF-8"
 _UNQUOTED = re.compile(r'(?:msg[^"#]*)?"(?:[^"\\]|\\.)*$')
 """A line with a string that does not end."""
-_TAG = re.compile(r"</?[a-zA-Z][^<>]*>")
-_HTML = Markup("html")
+_STRING = r'"(?:[^"\\]|\\.)*+"'
+_FIELD = re.compile(
+    rf"^[ \t]*(?:(?P<name>msgid|msgid_plural|msgstr)|msgstr\[(?P<form>\d+)\])\s*"
+    rf"(?P<strings>{_STRING}(?:\s*{_STRING})*+)",
+    re.MULTILINE,
+)
+_TOKEN = re.compile(
+    r"(?P<backslash>\\\\) | (?P<end>(?:\\r)?\\n)"
+    # With the colour that an escape character begins.
+    r" | (?P<escape>\\(?:[0-7]+|x[0-9a-fA-F]+|a)(?:\[[\d;]*m)?)"
+    rf" | {MARKUP}",
+    re.VERBOSE | re.DOTALL | re.IGNORECASE,
+)
 _SYNTAX = re.compile(r"\(line (\d+)\)")
 
 
 def open_po(content: bytes, languages: Languages = UNKNOWN) -> Document:
     """Open a catalogue; raises ``BrokenDocument``."""
-    stated = _CHARSET.search(content[:_HEADER_BYTES])
+    stated = _CHARSET.search(content[:_HEADER_BYTES].decode("latin-1"))
     # A template says CHARSET.
-    declared = "" if stated is None or stated[1] == b"CHARSET" else stated[1].decode()
+    declared = "" if stated is None or stated[1] == "CHARSET" else stated[1]
     try:
-        text = decode(content, languages.source, declared).text
+        file = decode(content, languages.source, declared)
     except LookupError as error:
         raise BrokenDocument(f"the charset {declared[:40]} is unknown; use UTF-8") from error
-    for number, (_, line) in enumerate(lines_of(text), start=1):
+    for number, (_, line) in enumerate(lines_of(file.text), start=1):
         # polib takes the last character of such a line for its quote.
         if _UNQUOTED.match(line):
             raise BrokenDocument(f"the file is no catalogue of gettext: line {number} is broken")
-    return _Catalogue(content, text, languages.target)
+    if entries := list(_missing(file.text)):
+        entries = [*_header(file.text, languages.target), *entries]
+        file = EncodedText(file.text, "utf-8", file.mark)
+    return MessagesDocument(file, "text/x-gettext-translation", entries)
 
 
-class _Catalogue:
-    """A catalogue. Its lines may be wrapped anew."""
-
-    media_type = "text/x-gettext-translation"
-
-    def __init__(self, content: bytes, text: str, language: str) -> None:
-        self._content = content
-        self._text = text
-        self._language = language
-        self.texts = tuple(MarkedSource(m, _markup_of(m)) for _, _, m in _missing(self._read()))
-
-    def replaced(self, translations: Sequence[str]) -> bytes:
-        file = self._read()
-        for (entry, form, _), translation in zip(_missing(file), translations, strict=True):
-            if form is None:
-                entry.msgstr = translation
-            else:
-                entry.msgstr_plural[form] = translation
-        if not self.texts:
-            return self._content
-        if "Content-Type" in file.metadata:
-            file.metadata["Content-Type"] = _UTF_8
-        if self._language and not file.metadata.get("Language", self._language):
-            file.metadata["Language"] = self._language
-        return str(file).encode()
-
-    def _read(self) -> polib.POFile:
-        try:
-            # polib opens a file if the text is the path of one; no path begins with a line end.
-            return polib.pofile("\n" + self._text, wrapwidth=_WIDTH)
-        except OSError as error:
-            line = _SYNTAX.search(str(error))
-            where = f"line {int(line[1]) - 1}" if line else "it"
-            raise BrokenDocument(
-                f"the file is no catalogue of gettext: {where} is broken"
-            ) from error
-        except (ValueError, IndexError, KeyError) as error:
-            raise BrokenDocument("the file is no catalogue of gettext") from error
+def _header(text: str, language: str) -> Iterator[Entry]:
+    """What the header has to state of a translation, in the order of the file."""
+    wanted = ((_CHARSET, "UTF-8"), (_LANGUAGE, f" {language}" if language else ""))
+    end = len(text.encode()[:_HEADER_BYTES])
+    found = [(match, value) for pattern, value in wanted if (match := pattern.search(text, 0, end))]
+    for match, value in sorted(found, key=lambda each: each[0].start()):
+        if value:
+            yield Entry(*match.span(1), value, str)
 
 
-def _missing(file: polib.POFile) -> Iterator[tuple[polib.POEntry, int | None, str]]:
-    """Entries without translation, their plural forms and their messages.
+def _missing(text: str) -> Iterator[Entry]:
+    """The empty translations of messages, plural forms each by itself.
 
-    Form 0 is the singular, unless it is the only one.
+    Form 0 is the singular, unless it is the only one. Messages without words are copied.
     """
-    for entry in file:
+    starts = [0]
+    for line in text.splitlines(keepends=True):
+        starts.append(starts[-1] + len(line))
+    write = partial(_string, "\r\n" if "\r\n" in text else "\n")
+    for entry in _parsed(text):
         if entry.obsolete or entry.fuzzy:
             continue
-        if not entry.msgid_plural:
-            if not entry.msgstr and _has_words(entry.msgid):
-                yield entry, None, entry.msgid
-            continue
-        forms = sorted(entry.msgstr_plural)
-        for form in forms:
-            message = entry.msgid_plural if form or len(forms) == 1 else entry.msgid
-            if not entry.msgstr_plural[form] and _has_words(message):
-                yield entry, form, message
+        # polib is given one line more.
+        fields = _FIELD.finditer(text, starts[max((entry.linenum or 0) - 2, 0)])
+        sources: dict[str, str] = {}
+        forms = 1 if not entry.msgid_plural else len(entry.msgstr_plural)
+        for field in fields:
+            if (field["name"] or "msgstr") != "msgstr":
+                sources[field["name"]] = _joined(field)
+                continue
+            plural = field["form"] is not None and (int(field["form"]) or forms == 1)
+            if not _joined(field):
+                raw = sources["msgid_plural" if plural else "msgid"]
+                message = _message(raw)
+                yield Entry(*field.span("strings"), message if message.texts else raw, write, "")
+            forms -= 1
+            if not forms:
+                break
 
 
-def _has_words(message: str) -> bool:
-    return any(map(str.isalpha, message))
+def _parsed(text: str) -> Iterable[polib.POEntry]:
+    try:
+        # polib opens a file if the text is the path of one; no path begins with a line end.
+        return polib.pofile("\n" + text)
+    except OSError as error:
+        line = _SYNTAX.search(str(error))
+        where = f"line {int(line[1]) - 1}" if line else "it"
+        raise BrokenDocument(f"the file is no catalogue of gettext: {where} is broken") from error
+    except (ValueError, IndexError, KeyError) as error:
+        raise BrokenDocument("the file is no catalogue of gettext") from error
 
 
-def _markup_of(message: str) -> Markup:
-    return _HTML if _TAG.search(message) else PLAIN
+def _joined(field: re.Match[str]) -> str:
+    """The strings of a field as one, with their escapes."""
+    return "".join(each[1:-1] for each in re.findall(_STRING, field["strings"]))
+
+
+def _message(raw: str) -> Message:
+    marked = is_html(raw)
+    return Message(raw, _pieces(raw, marked), {}, partial(_written, raw if marked else None))
+
+
+def _pieces(raw: str, marked: bool) -> Iterator[Piece]:
+    end_of_last = 0
+    for found in _TOKEN.finditer(raw):
+        yield Piece("text", _read(raw[end_of_last : found.start()], marked))
+        end_of_last = found.end()
+        if found["backslash"]:
+            yield Piece("text", "\\")
+        elif found["end"]:
+            yield Piece("break", found[0])
+        elif found["escape"]:
+            yield Piece("mark", found[0])
+        else:
+            yield tag_piece(found)
+    yield Piece("text", _read(raw[end_of_last:], marked))
+
+
+def _read(raw: str, marked: bool) -> str:
+    text = polib.unescape(raw)
+    return html.unescape(text) if marked else text
+
+
+def _written(value: str | None, text: str) -> str:
+    """Text with escapes; ``value`` is that of a message in HTML."""
+    return polib.escape(text if value is None else escaped(value, text))
+
+
+def _string(line_end: str, value: str) -> str:
+    """A value as one string, or one for each line behind an empty one."""
+    lines = [
+        part
+        for line in re.split(r"(?<=\\n)", value)
+        for part in textwrap.wrap(
+            line, _WIDTH, drop_whitespace=False, break_long_words=False, break_on_hyphens=False
+        )
+    ]
+    if len(lines) > 1:
+        lines.insert(0, "")
+    return line_end.join(f'"{line}"' for line in lines)

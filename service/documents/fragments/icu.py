@@ -95,7 +95,7 @@ class _Reader:
         if depth and not found:
             raise _NotIcu
         pieces.append(self._text(text_start, end))
-        write = partial(_write, doubled=self._doubled, html=self._html)
+        write = partial(_write, self._value, doubled=self._doubled, html=self._html)
         return Message(self._value[start:end], pieces, arguments, write), end
 
     def _argument(
@@ -130,6 +130,6 @@ class _Reader:
         return Piece("text", html.unescape(text) if self._html else text)
 
 
-def _write(text: str, *, doubled: bool, html: bool) -> str:
-    text = escaped(text) if html else text
+def _write(value: str, text: str, *, doubled: bool, html: bool) -> str:
+    text = escaped(value, text) if html else text
     return text.replace("'", "''") if doubled else _BEFORE_SYNTAX.sub("\u2019", text)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice
 
 from service.documents.fragments.fragment import Fragment, Piece
@@ -34,6 +35,12 @@ _BREAKING = frozenset(
 )
 _REFERENCE = re.compile(r"&(?:#\d+|#x[0-9a-fA-F]+|[a-zA-Z]+\d*);")
 _HTML = re.compile(rf"</?[a-zA-Z][\w:-]*(?:\s[^<>]*)?/?>|{_REFERENCE.pattern}")
+_SIGNS = (
+    ("&", "&amp;", rf"&(?={_REFERENCE.pattern[1:]})"),
+    ("<", "&lt;", r"<(?=[a-zA-Z/!?])"),
+    (">", "&gt;", r"(?!)"),
+)
+"""Signs, their references, and patterns of signs that would be read as markup."""
 _IDENTIFIER = re.compile(
     r"(?=[!-~]{1,200}\Z)(?:[#$@/.\\].*|.*_.*|\w*\d\w*|.*\w\.\w.*|\w*[a-z][A-Z]\w*)", re.ASCII
 )
@@ -110,7 +117,7 @@ def plain_message(value: str) -> Message:
     """A message without alternatives. With a tag or a reference, its text is HTML."""
     if not is_html(value):
         return Message(value, pieces_of(value), {})
-    return Message(value, pieces_of(value, html.unescape), {}, escaped)
+    return Message(value, pieces_of(value, html.unescape), {}, partial(escaped, value))
 
 
 def is_html(value: str) -> bool:
@@ -118,8 +125,14 @@ def is_html(value: str) -> bool:
     return _HTML.search(value) is not None
 
 
-def escaped(text: str) -> str:
-    return html.escape(text, quote=False)
+def escaped(value: str, text: str) -> str:
+    """Text for a message instead of ``value``, whose author may write ``&``, ``<`` and ``>``.
+
+    They become references where those of ``value`` are, or where they would be read as markup.
+    """
+    for sign, reference, marks in _SIGNS:
+        text = re.sub(sign if reference in value else marks, reference, text)
+    return text
 
 
 def pieces_of(value: str, read: Callable[[str], str] = str) -> Iterator[Piece]:
