@@ -99,7 +99,7 @@ BITS = st.lists(
             ),
             *("[a]", "](b)", "![", "[", "]", "(x)", "<http://a.b>", "[a]: /u\n", "[^1]", "$x$"),
             *("# ", "> ", "- ", "1. ", "---\n", "===\n", "```\n", "|", "| --- |\n", "{{ y }}"),
-            *("<div>\n", "\xa0", "\x0b", "\u2028"),
+            *("<div>\n", "\xa0", "\x0b", "\u2028", "<br>", '!!! a "b"\n', ": ", "{: .c }\n"),
         ]
     ),
     max_size=30,
@@ -273,6 +273,16 @@ def test_a_too_long_paragraph_is_refused_with_its_line() -> None:
         ("::: details a title {open}\none\n:::\n", ["a title", "one"]),
         ("::::{note} kept\n::: {.kept}\none\n:::\n::::\n", ["one"]),
         ("> one\n:::\n", ["one"]),
+        (
+            '!!! kept "a title"\n    one\n\n    two\n\n        code\n\nthree\n',
+            ["a title", "one", "two", "three"],
+        ),
+        ("- one\n\n    ??? kept\n\n        two\n\n    three\n", ["one", "two", "three"]),
+        ('=== "one"\n\n    - two\n', ["one", "two"]),
+        ("!!! one\n\ntwo\n", ["!!! one", "two"]),
+        ("one\n:   two\n    three\n: four\n", ["one", "two three", "four"]),
+        ("one\n{: .kept }\n\n## two\n{: #kept }\n", ["one", "two"]),
+        ("see [one](1){: .kept }\n", ['see <g id="1">one</g><x id="2"/>']),
     ],
 )
 def test_footnotes_and_markers_of_alerts_and_directives_keep_their_lines(
@@ -282,7 +292,7 @@ def test_footnotes_and_markers_of_alerts_and_directives_keep_their_lines(
         content = source.replace("\n", newline)
         document = open_markdown(content.encode())
         assert [s.text for s in document.texts] == texts
-        kept = re.split(r"(:::+ ?\w+|\{.*|\[!\w+\]|code|http\S*|\[a\])", content)
+        kept = re.split(r"(:::+ ?\w+|\{.*|\[!\w+\]|code|kept|http\S*|\[a\])", content)
         assert shouted(document).decode() == "".join(
             part if number % 2 else part.upper() for number, part in enumerate(kept)
         )

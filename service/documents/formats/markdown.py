@@ -1,5 +1,5 @@
 """Reads and writes Markdown: CommonMark with GitHub's tables, strikethrough, footnotes and alerts,
-and the directives of Docusaurus and VitePress.
+the directives of Docusaurus and VitePress, the admonitions of MkDocs, and definition lists.
 
 ``markdown-it-py`` finds the blocks and their lines. Prose is replaced in place, so that code,
 HTML, front matter, link definitions and list indentation keep their source form.

@@ -23,6 +23,7 @@ _LEFT_ALONE = re.compile(
     | \[![A-Z]{1,20}\]                           # GitHub's notes and warnings
     | (?<![^\n])\[[ xX]\](?=\s)                  # boxes to tick
     | \{%[^{}\n]{1,200}%\}                       # tags of templates
+    | \{:[^{}\n]{1,200}\}                        # attributes of kramdown
     | (?P<word>\{\{[^{}\n]{1,200}\}\}            # values in templates, formulas
         | \$\$[^$]{1,1000}\$\$ | \$(?![\s$])[^$\n]{1,200}(?<!\s)\$(?!\d))
     | (?<![\w:]):[a-z][a-z0-9_+-]{0,50}:(?![\w:])  # emoji
@@ -103,6 +104,8 @@ class Inline:
 
 def _html(written: str) -> Piece:
     tag = _HTML_TAG.match(written)
+    if tag is not None and tag[2].lower() == "br":
+        return Piece("break", written)
     if tag is None or written.endswith("/>"):
         return Piece("thing", written)
     return Piece("close" if tag[1] else "open", written, f"<{tag[2].lower()}>")

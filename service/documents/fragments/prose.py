@@ -37,7 +37,7 @@ def written_paragraph(fragment: Fragment, shape: Lines, inline: Inline, translat
     lines: list[str] = []
     segment: list[Piece] = []
     for piece in _escape(fragment.replaced(translation), inline):
-        if piece.kind != "break":
+        if not _ends_line(piece):
             segment.append(piece)
             continue
         broken = _break_lines(segment, shape, continues=bool(lines))
@@ -144,8 +144,13 @@ def _on_one_line(piece: Piece) -> Piece:
 
 def _join_lines(pieces: Iterable[Piece]) -> str:
     return "".join(
-        piece.text + "\n" if piece.kind == "break" else piece.text for piece in pieces
+        piece.text + "\n" if _ends_line(piece) else piece.text for piece in pieces
     ).strip()
+
+
+def _ends_line(piece: Piece) -> bool:
+    """Whether a line of the file ends with a piece, as it need not with ``<br>``."""
+    return piece.kind == "break" and not piece.text.startswith("<")
 
 
 def _normalise(pieces: Iterable[Piece]) -> list[tuple[str, str]]:
