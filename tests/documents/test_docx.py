@@ -146,6 +146,7 @@ PARAGRAPHS = {
     run("see") + field(' HYPERLINK "http://a" ', "site"): 'see<g id="1">site</g>',
     run("one") + control(""): 'one<g id="1">two</g>',
     run("one") + control("<w:date/>"): 'one<x id="1"/>',
+    run("one") + f"<w:customXml><w:customXmlPr/>{run('two')}</w:customXml>": 'one<g id="1">two</g>',
     "<w:ins>" * 200 + run("one") + "</w:ins>" * 200: "one",
     **{
         run("one") + element + run("two"): text
@@ -237,6 +238,21 @@ def with_doctype(data: bytes) -> bytes:
     head, declaration, rest = data.partition(b"?>")
     entity = b'<!DOCTYPE a [<!ENTITY b SYSTEM "file:///etc/hostname">]>'
     return head + declaration + entity + rest.replace(b"Heading one", b"&b;")
+
+
+@pytest.mark.parametrize("name", ["of its extension", "in capitals"])
+def test_the_content_type_of_the_document_is_found(name: str) -> None:
+    def change(data: bytes) -> bytes:
+        if name == "in capitals":
+            return data.replace(b"/word/document.xml", b"/Word/Document.xml")
+        overriding = re.compile(rb'<Override PartName="/word/document.xml" ContentType="([^"]*)"/>')
+        kind = overriding.findall(data)[0]
+        default = b'<Default Extension="xml" ContentType="'
+        return overriding.sub(b"", data).replace(default + b"application/xml", default + kind)
+
+    content = with_entry(report(), TYPES, change)
+    assert content != report()
+    assert said(content) == said(report())
 
 
 def with_corrupt_byte() -> bytes:

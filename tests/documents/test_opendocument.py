@@ -79,6 +79,19 @@ def test_translated_text_opens_and_keeps_formatting_fields_and_parts() -> None:
     assert [teletype.extractText(h) for h in after.getElementsByType(text.H)] == ["HEADING ONE"]
 
 
+def test_several_blanks_set_texts_apart_and_stay() -> None:
+    document = OpenDocumentText()
+    paragraph = text.P()
+    for words, count in (("", 8), ("the date:", 20), ("the place:", 3)):
+        paragraph.addText(words)
+        paragraph.addElement(text.S(c=count))
+    document.text.addElement(paragraph)
+    assert said("a.odt", saved_by(document)) == ['the date:<n id="2"/>the place:']
+    written = load(io.BytesIO(shouted(open_document("a.odt", saved_by(document)))))
+    found = str(teletype.extractText(written.text))
+    assert found == f"{' ' * 8}THE DATE:{' ' * 20}THE PLACE:   "
+
+
 def test_text_deleted_in_tracked_changes_stays() -> None:
     deleted = (
         b"<text:tracked-changes><text:changed-region><text:deletion><text:p>gone</text:p>"

@@ -13,7 +13,9 @@ import docx
 import pikepdf
 import pytest
 from PIL import ImageChops
+from reportlab.lib.styles import getSampleStyleSheet
 from reportlab.pdfgen.canvas import Canvas
+from reportlab.platypus import Paragraph
 
 from service.documents import BrokenDocument, Document, Languages, open_document
 from service.documents.pages.bidi import visual_runs
@@ -72,6 +74,14 @@ def test_translations_begin_where_their_sources_do_and_never_overlap(
     # Columns keep to their sides, and no line leaves them.
     assert all(box[2] < 290 or box[0] > 305 for box in after.boxes if box[3] < 650)
     assert max(box[2] for box in after.boxes) < 306 + 216
+
+
+def test_a_raised_or_lowered_number_is_part_of_its_line() -> None:
+    style = getSampleStyleSheet()["BodyText"]
+    line = Paragraph("Es gilt mc<super>2</super> und x<sub>1</sub> heute", style)
+    line.wrap(400, 100)
+    (text,) = said("a.pdf", drawn(lambda canvas: line.drawOn(canvas, 72, 700)))
+    assert re.sub("<.*?>", "", text) == "Es gilt mc2 und x1 heute"
 
 
 def test_no_word_of_a_translation_is_lost() -> None:

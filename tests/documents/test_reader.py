@@ -117,10 +117,13 @@ async def test_a_document_with_too_much_text_or_too_long_a_paragraph_is_refused(
                 str(MOST_BYTES_OF_TEXTS >> 20),
             ),
             ("a.txt", b"x" * 200_000, "100000"),
-            ("a.html", b"<b>word</b> " * 20_000, "100000"),
+            ("a.html", b"<b>word</b> " * 26_000, "100000"),
+            ("a.html", b"a <!--%b--> word" % (b"x" * 5_000_000), "4194304"),
         ):
             with pytest.raises(BrokenDocument, match=limit):
                 await reader.read(name, content)
+        page = b"<p>word <img src='data:image/png;base64,%b'></p>" % (b"A" * 150_000)
+        assert (await reader.read("a.html", page)).characters == len("word ")
 
 
 async def test_a_file_that_cannot_be_read_again_is_not_written() -> None:

@@ -100,13 +100,21 @@ open_xlsx = partial(_open, _XLSX)
 
 
 def _content_types(archive: Archive, office: _Format) -> dict[str, str]:
-    """The content type of each part that has one of its own."""
+    """The content type of each part: its own, otherwise that of its extension."""
     no_such_file = f"this zip file is not a {office.extension}: it has no"
     if _CONTENT_TYPES not in archive:
         raise BrokenDocument(f"{no_such_file} list of content types")
-    types: dict[str, str] = {}
-    for entry in parsed(archive.read(_CONTENT_TYPES), _CONTENT_TYPES).iter("{*}Override"):
-        types[entry.get("PartName", "").lstrip("/")] = entry.get("ContentType", "")
+    root = parsed(archive.read(_CONTENT_TYPES), _CONTENT_TYPES)
+    of_extension = {
+        entry.get("Extension", "").lower(): entry.get("ContentType", "")
+        for entry in root.iter("{*}Default")
+    }
+    types = {part: of_extension.get(part.rpartition(".")[2].lower(), "") for part in archive}
+    # Names of parts are equal if they differ in case only (ECMA-376, part 2).
+    names = {part.lower(): part for part in archive}
+    for entry in root.iter("{*}Override"):
+        part = entry.get("PartName", "").lstrip("/")
+        types[names.get(part.lower(), part)] = entry.get("ContentType", "")
     if not any(kind.endswith(office.main) for kind in types.values()):
         raise BrokenDocument(f"{no_such_file} document of {office.program} in it")
     return types

@@ -24,6 +24,7 @@ class Mixed:
     invisible_spans: frozenset[str] = frozenset()
     """Values of a ``style-name`` that changes nothing to be seen."""
     blanks: frozenset[str] = frozenset()
+    """Elements for blanks. Three and more, which set text apart as a tab does, are a break."""
     breaks: frozenset[str] = frozenset()
     marks: frozenset[str] = frozenset()
     of_the_source: frozenset[str] = frozenset()
@@ -83,13 +84,13 @@ class Mixed:
             yield Atom("open", element, loose=True)
             yield from self._inside(element, None)
             yield Atom("close", element, loose=True)
-        elif name in self.blanks:
+        elif name in self.blanks and not _sets_apart(element):
             yield Atom("text", element, properties, text=" ")
         elif name not in self.of_the_source:
             yield Atom(self._kind(name), element, properties, loose=properties is None)
 
     def _kind(self, name: str) -> Kind:
-        if name in self.breaks:
+        if name in self.breaks | self.blanks:
             return "break"
         # Comments and processing instructions have no name.
         return "mark" if name in self.marks or not name else "thing"
@@ -121,6 +122,12 @@ class Mixed:
 
 def _asks_not_to(element: etree._Element) -> bool:
     return element.get("translate") == "no" or element.get("mtype") == "protected"
+
+
+def _sets_apart(element: etree._Element) -> bool:
+    """Whether an element is for three blanks or more; its number may be missing."""
+    counts = [value for key, value in element.items() if key.endswith("}c")]
+    return any(value not in ("1", "2") for value in counts)
 
 
 def _number_of(element: etree._Element) -> str:

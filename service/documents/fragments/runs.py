@@ -15,12 +15,14 @@ from lxml import etree
 from service.documents.fragments.atoms import Atom, Format, name_of
 
 _SPACE = "{http://www.w3.org/XML/1998/namespace}space"
-_CONTAINERS = frozenset({"hyperlink", "ins", "moveTo", "smartTag", "bdo", "dir", "sdt"})
+_CONTAINERS = frozenset(
+    {"hyperlink", "ins", "moveTo", "smartTag", "bdo", "dir", "sdt", "customXml"}
+)
 _COMPUTED = frozenset({"dropDownList", "comboBox", "date", "checkbox", "picture", "docPartObj"})
 """Content controls with a computed or selected value, which cannot hold free text."""
 _LAST = frozenset({"endParaRPr", "rPh", "phoneticPr"})
 """Properties at the end of a paragraph, and the reading of a Japanese cell."""
-_PROPERTIES = frozenset({"pPr", "rPr", "smartTagPr", "sdtPr", "sdtEndPr"}) | _LAST
+_PROPERTIES = frozenset({"pPr", "rPr", "smartTagPr", "sdtPr", "sdtEndPr", "customXmlPr"}) | _LAST
 _OF_THE_SOURCE = frozenset({"proofErr", "lastRenderedPageBreak", "softHyphen"})
 """Spelling marks, page breaks and hyphens of the source text, dropped in a translation."""
 _BREAKS = frozenset({"br", "cr", "tab", "ptab"})

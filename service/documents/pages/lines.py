@@ -36,7 +36,7 @@ _GAP_OF_LABEL = 0.45
 _GAP_OF_NUMBER = 0.8
 """Ems between the number of a heading and its text."""
 _NUMBER = re.compile(r"\d{1,2}(?:\.\d{1,2})*")
-_SHIFT = 0.45
+_SHIFT = 0.55
 """Ems by which super- and subscripts leave the baseline."""
 _SMALLER = 0.9
 _BAR = re.compile(r"(?:[.․…_·]){4,}")  # noqa: RUF001

@@ -30,7 +30,9 @@ DONE, BROKEN, LOST = b"done", b"broken", b"lost"
 MOST_BYTES_OF_TEXTS = 32 << 20
 """Limit of a document's serialised texts, which the server holds until all are translated."""
 _MOST_CHARACTERS_OF_TEXT = 100_000
-"""Limit of one text with its markup: a paragraph, a caption, a block of HTML."""
+"""Limit of one text without its markup: a paragraph, a caption, a block of HTML."""
+_MOST_CHARACTERS_WITH_MARKUP = 4 << 20
+"""Limit of one text with its markup, which may have pictures and programs in it."""
 _MOST_TEXTS = 100_000
 """Paragraphs, cells, captions or units."""
 _TEXTS_FOR_DETECTION = 100
@@ -103,12 +105,16 @@ def _read(document: Document) -> list[bytes]:
             f"the document has {len(texts)} paragraphs; at most {_MOST_TEXTS} are read: send it in "
             "parts"
         )
-    longest = max((len(text.text) for text in texts), default=0)
-    if longest > _MOST_CHARACTERS_OF_TEXT:
-        raise BrokenDocument(
-            f"a paragraph of the document has {longest} characters; at most "
-            f"{_MOST_CHARACTERS_OF_TEXT} are read: divide it"
-        )
+    for text in texts:
+        for what, length, most in (
+            ("characters", text.characters, _MOST_CHARACTERS_OF_TEXT),
+            ("characters with its markup", len(text.text), _MOST_CHARACTERS_WITH_MARKUP),
+        ):
+            if length > most:
+                raise BrokenDocument(
+                    f"a paragraph or block of the document has {length} {what}; at most {most} "
+                    "are read: divide it"
+                )
     batches: list[bytes] = []
     size = 0
     for numbers in numbers_of_batches(texts):
