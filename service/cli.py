@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
+from io import TextIOWrapper
 
 import service
 from service.commands.command import DONE, FAILED, INTERRUPTED, CommandFailed, message_of
@@ -40,10 +41,13 @@ Everything else is set by DRAGOMAN_* variables; see docs/operations.md.
 
 def main(arguments: Sequence[str] | None = None) -> int:
     given = sys.argv[1:] if arguments is None else arguments
-    # The modules of some commands take seconds to import.
-    options = parser(given[:1]).parse_args(given)
-    run: Callable[[argparse.Namespace], int] = options.run
+    if isinstance(sys.stdout, TextIOWrapper):
+        # Translations have letters that the encoding of a locale may lack.
+        sys.stdout.reconfigure(encoding="utf-8")
     try:
+        # The modules of some commands take seconds to import.
+        options = parser(given[:1]).parse_args(given)
+        run: Callable[[argparse.Namespace], int] = options.run
         return run(options)
     except KeyboardInterrupt:
         return INTERRUPTED

@@ -8,8 +8,9 @@ from __future__ import annotations
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Literal
 
-from service.catalogue.catalogue import Preference
+from service.catalogue.catalogue import Preference, nearest
 from service.catalogue.errors import NotReady
 from service.catalogue.repository import FoundBundle, ModelRepository
 from service.document_jobs.work import DocumentWork
@@ -67,7 +68,13 @@ class LocalModels:
         found = detected(self._detector, text, sources, target)
         if found.unserved is not None:
             raise UndetectedLanguage(1, sources, found.unserved)
-        return found.language
+        # A text without letters is in any language, and copied.
+        return found.language if any(map(str.isalpha, text)) else sources[0]
+
+    def offered(self, code: str, side: Literal["source", "target"]) -> str:
+        """The language of bundles that a canonical code means, whose region they may not have."""
+        pairs = (pair for bundle in self._found() for pair in pairs_of(bundle) or ())
+        return nearest(code, {getattr(pair, side) for pair in pairs}) or code
 
     def documents(self, reader: DocumentReader) -> DocumentWork:
         """Translates the documents of ``reader`` with the models that are loaded."""

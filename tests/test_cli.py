@@ -126,14 +126,17 @@ def test_a_key_is_printed_once_and_works_until_it_is_removed(
     assert key not in err
     assert keys(tmp_path, "add", "mastodon", "--characters-per-month", "5000") == 0
     assert keys(tmp_path, "limit", "weblate", "--models", "a, b", "--languages", "de-en") == 0
+    assert keys(tmp_path, "limit", "mastodon", "--bulk", "--characters-per-month", "default") == 0
+    assert keys(tmp_path, "limit", "mastodon", "--requests-per-minute", "9") == 0
+    assert keys(tmp_path, "limit", "weblate", "--languages", "") == 0
     capfd.readouterr()
     assert keys(tmp_path, "list") == 0
     today = f"{datetime.now(UTC):%Y-%m-%d}"
     assert capfd.readouterr().out == (
-        f"mastodon: added {today}, unlimited requests a minute, 0 of 5000 characters and "
-        "0 documents this month\n"
-        f"weblate: added {today}, unlimited requests a minute, 0 of unlimited characters and "
-        "0 documents this month, models a b only, languages de-en only\n"
+        f"mastodon: added {today}, 9 requests a minute behind others, 0 of unlimited characters "
+        "and 0 documents this month\n"
+        f"weblate: added {today}, 60 requests a minute, 0 of unlimited characters and "
+        "0 documents this month, models a b only\n"
     )
     assert asyncio.run(holder(tmp_path, key)) == "weblate"
     assert keys(tmp_path, "remove", "weblate") == 0

@@ -29,6 +29,8 @@ def test_directory_is_upgraded_and_copied_to_another(
     assert main(["keys", "list", "--state", str(tmp_path / "new")]) == 0
     assert capsys.readouterr().out.startswith("weblate: ")
     assert main(["state", "copy", str(tmp_path / "old"), str(tmp_path / "new")]) == 2
+    assert main(["state", "copy", str(tmp_path / "odl"), str(tmp_path / "newer")]) == 2
+    assert not (tmp_path / "odl").exists()
 
 
 async def test_directory_is_copied_to_postgresql(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -35,11 +36,45 @@ def translate(*arguments: str) -> int:
 def test_words_that_are_no_files_are_a_phrase(
     here: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    for arguments in (["Guten Tag"], ["Guten", "Tag"], ["--text", "Guten Tag"]):
+    for arguments in (
+        ["Guten Tag"],
+        ["Guten", "Tag"],
+        ["--text", "Guten Tag"],
+        ["Guten Tag", "--from", "de-AT"],
+    ):
         assert translate(*arguments) == 0
         assert capfd.readouterr() == ("GUTEN TAG\n", "")
     assert translate("folder", "--text", "--from", "de") == 0
     assert capfd.readouterr().out == "FOLDER\n"
+    assert translate("Guten", "Tag.txt", "--from", "de") == 0
+    assert capfd.readouterr().out == "GUTEN TAG.TXT\n"
+
+
+@pytest.mark.parametrize("text", ["", "\n\n", "123\n"])
+@pytest.mark.parametrize("to", ["en", "en-GB"])
+def test_lines_without_letters_are_copied(
+    here: Path, capfd: pytest.CaptureFixture[str], text: str, to: str
+) -> None:
+    (here / "lines.txt").write_text(text)
+    assert cli.main(["translate", "lines.txt", "-o", "out.txt", "--to", to]) == 0
+    assert (here / "out.txt").read_text() == text
+
+
+def test_text_that_a_locale_cannot_write_is_written_as_utf_8(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with (here / "out").open("w", encoding="latin-1") as out:
+        monkeypatch.setattr("sys.stdout", out)
+        assert translate("Straße – 5 €", "--from", "de") == 0
+    assert (here / "out").read_text("utf-8") == "STRAßE – 5 €\n"
+
+
+def test_a_closed_standard_input_is_named(
+    here: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", None)
+    assert translate("--from", "de") == 2
+    assert capfd.readouterr().err == "dragoman: standard input is closed\n"
 
 
 def test_documents_a_pattern_and_a_folder_are_translated_beside_or_into_a_folder(
@@ -90,6 +125,11 @@ def test_of_several_files_the_broken_ones_are_named_and_the_code_is_1(
     "arguments",
     [
         ["absent.docx"],
+        ["absent.docx", "absent.txt"],
+        ["a.html", "folder/../a.html", "-o", "out"],
+        ["folder", "other", "-o", "out"],
+        ["a.html", "folder/b.html", "-o", "-"],
+        ["a.html", "--to", "../../en"],
         ["a.html", "absent"],
         ["folder"],
         ["Hallo", "-o", "out"],
@@ -108,7 +148,8 @@ def test_invalid_arguments_exit_2_with_one_line(
     here: Path, capfd: pytest.CaptureFixture[str], arguments: list[str]
 ) -> None:
     (here / "a.en.html").write_text(PAGE, "utf-8")
-    assert translate(*arguments, "--force") == 2
+    shutil.copytree(here / "folder", here / "other")
+    assert cli.main(["translate", "--to", "en", *arguments, "--force"]) == 2
     out, err = capfd.readouterr()
     assert (out, err.count("\n")) == ("", 1)
 
@@ -136,6 +177,9 @@ def test_a_running_service_translates_phrases_lines_and_documents(
         assert (here / "out.txt").read_text() == "EINS\nZWEI\n"
         assert ask("Guten Tag", "--model", "other") == 2
         assert "there is no model other" in capfd.readouterr().err
+        (here / "lines.txt").write_text("12\n")
+        assert ask("lines.txt", "-o", "out.txt", "--force") == 0
+        assert (here / "out.txt").read_text() == "12\n"
 
 
 def test_completion_has_every_command_and_help_ends_with_examples(

@@ -140,11 +140,11 @@ class Objects:
         try:
             found = json.loads(body.removeprefix(_BYTE_ORDER_MARK))
         except UnicodeDecodeError:
-            return self._alone(end, _NOT_UTF_8)
+            return Row("", body, end, _NOT_UTF_8)
         except (ValueError, RecursionError) as error:
-            return self._alone(end, f"the line is not JSON: {error}")
+            return Row("", body, end, f"the line is not JSON: {error}")
         if not isinstance(found, dict):
-            return self._alone(end, "the line is not a JSON object")
+            return Row("", body, end, "the line is not a JSON object")
         before, after = self._around(body, found)
         text = found.get(self._field)
         if not isinstance(text, str):
@@ -155,14 +155,11 @@ class Objects:
         return Row(text, before, after + end)
 
     def write(self, row: Row, translation: str) -> bytes:
-        if not row.before.strip():
+        # The object that is written ends after the translation; other lines stay as they are.
+        if not row.after.startswith((b"}", b",")):
             return row.before + row.after
         written = json.dumps(translation, ensure_ascii=False).encode("utf-8")
         return b"".join((row.before, written, row.after))
-
-    def _alone(self, end: bytes, problem: str) -> Row:
-        before, after = self._around(b"{}", {})
-        return Row("", before, after + end, problem)
 
     def _around(self, body: bytes, found: dict[str, Any]) -> tuple[bytes, bytes]:
         """Bytes of the output object before and after the translation."""

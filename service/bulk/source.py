@@ -22,7 +22,7 @@ class BadSource(Exception):
 
 
 class Source:
-    """An open file, or standard input for ``-``; raises ``OSError``.
+    """An open file, or standard input for ``-``; raises ``OSError`` and ``BadSource``.
 
     A name that ends with ``.gz`` means gzip, unless ``compressed`` is given. ``begin`` and ``end``
     are a range of stored bytes; they need a regular file.
@@ -33,6 +33,8 @@ class Source:
     ) -> None:
         standard = name == "-"
         self.name = "standard input" if standard else name
+        if standard and sys.stdin is None:
+            raise BadSource("standard input is closed")
         # Unbuffered, because a thread that waits in a buffered read makes Python abort at exit.
         self._file = FileIO(sys.stdin.fileno() if standard else name, "rb", closefd=not standard)
         status = os.fstat(self._file.fileno())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
@@ -250,9 +250,17 @@ def _known(code: str, languages: Sequence[str], offered: Iterable[str]) -> str:
         language = canonical(code)
     except ValueError as error:
         raise UnknownLanguage(code, offered) from error
+    if (found := nearest(language, languages)) is None:
+        raise UnknownLanguage(code, offered)
+    return found
+
+
+def nearest(language: str, languages: Collection[str]) -> str | None:
+    """``language``, or without its region if none of ``languages`` has one; ``None`` if neither is
+    one of them."""
     if language in languages:
         return language
     base = without_region(language)
     if base in languages and not any(each.startswith(f"{base}-") for each in languages):
         return base
-    raise UnknownLanguage(code, offered)
+    return None

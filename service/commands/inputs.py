@@ -84,12 +84,10 @@ def _meant_as_file(missing: list[str], options: argparse.Namespace) -> bool:
     """Whether a missing name stands for a file: with ``-o``, a separator or a suffix."""
     if options.output is not None or options.format is not None:
         return True
-    return (
-        len(missing) == 1
-        and " " not in missing[0]
-        and (
-            os.sep in missing[0] or Path(missing[0]).suffix.lower() in {*_LINES[1:], *_documents()}
-        )
+    suffixes = {*_LINES[1:], *_documents()}
+    return all(
+        " " not in name and (os.sep in name or Path(name).suffix.lower() in suffixes)
+        for name in missing
     )
 
 
@@ -112,8 +110,10 @@ def _items(names: list[str], options: argparse.Namespace) -> Iterator[Item]:
     into_folder = output is not None and (
         several or output.endswith(os.sep) or (os.path.isdir(output) and names != [STANDARD])
     )
-    if into_folder and os.path.exists(str(output)) and not os.path.isdir(str(output)):
-        raise CommandFailed(f"{output} is a file; several translations need a folder")
+    if into_folder and (
+        output == STANDARD or (os.path.exists(str(output)) and not os.path.isdir(str(output)))
+    ):
+        raise CommandFailed(f"{output} is no folder, which several translations need")
     for name in names:
         if os.path.isdir(name):
             for path in _inside(Path(name), Path(str(output))):
@@ -152,6 +152,8 @@ def _is_document(path: Path, options: argparse.Namespace) -> bool:
 
 def _beside(path: Path, target: str) -> str:
     """The path with the language before its suffix: ``letter.docx`` gives ``letter.en.docx``."""
+    if os.sep in target:
+        raise CommandFailed(f"{target!r} is no language code, such as de")
     return str(path.with_name(f"{path.stem}.{target}{path.suffix}"))
 
 
@@ -159,7 +161,14 @@ def _checked(items: list[Item], options: argparse.Namespace) -> list[Item]:
     """Raises ``CommandFailed`` for output that would replace a file."""
     if not items:
         raise CommandFailed("there is no file to translate")
+    by_target: dict[Path, Item] = {}
     for item in items:
+        other = by_target.setdefault(Path(item.target).resolve(), item)
+        if other is not item and item.target != STANDARD:
+            raise CommandFailed(
+                f"{other.source} and {item.source} would both be {item.target}; translate them "
+                "into folders of their own"
+            )
         if item.source != STANDARD and Path(item.source).resolve() == Path(item.target).resolve():
             raise CommandFailed(
                 f"{item.target} would be replaced by its translation; --output names another file"

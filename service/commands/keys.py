@@ -7,8 +7,9 @@ import asyncio
 import os
 import sys
 from collections.abc import Awaitable, Callable
+from dataclasses import fields, replace
 from datetime import UTC, datetime
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from service.observability.logging import audit, configure
 from service.settings import Settings
@@ -19,6 +20,7 @@ from service.state.usage import Usage, UsageLedger
 T = TypeVar("T")
 
 _FROM_INPUT = "-"
+_DEFAULT = "default"
 _GUESSABLE = 16
 """Characters; a shorter chosen key prints a warning."""
 
@@ -54,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         )
 
     limit = actions.add_parser(
-        "limit", help="replace the limits of a key; what is left out is what the settings say"
+        "limit", help="change the limits of a key; what is left out stays as it is"
     )
     limit.add_argument("name", metavar="NAME", help="whose key")
     _add_limits(limit)
@@ -74,24 +76,37 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _add_limits(parser: argparse.ArgumentParser) -> None:
     for limit in ("--requests-per-minute", "--characters-per-month"):
         parser.add_argument(
-            limit, type=int, metavar="N", help="0 is unlimited; left out, what the settings say"
+            limit, type=_number, metavar="N", help="0 is unlimited; default, what the settings say"
         )
     parser.add_argument(
-        "--bulk", action="store_true", help="its requests wait behind those of other keys"
+        "--bulk",
+        action=argparse.BooleanOptionalAction,
+        help="its requests wait behind those of other keys",
     )
     parser.add_argument(
         "--models",
+        type=_names,
         metavar="NAMES",
-        default="",
-        help="the only models that it may use, separated by commas; left out, all",
+        help="the only models that it may use, separated by commas; empty, all",
     )
     parser.add_argument(
         "--languages",
+        type=_names,
         metavar="CODES",
-        default="",
         help="the only languages that it may use, separated by commas: pairs such as de-en, and "
-        "codes, of which it may use all pairs; left out, all",
+        "codes, of which it may use all pairs; empty, all",
     )
+
+
+def _number(text: str) -> int | str:
+    try:
+        return text if text == _DEFAULT else int(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is neither a number nor {_DEFAULT}") from error
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(filter(None, map(str.strip, text.split(","))))
 
 
 def _time(text: str) -> datetime:
@@ -104,14 +119,15 @@ def _time(text: str) -> datetime:
     return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
 
 
-def _limits_of(options: argparse.Namespace) -> Limits:
-    return Limits(
-        options.requests_per_minute,
-        options.characters_per_month,
-        options.bulk,
-        tuple(filter(None, map(str.strip, options.models.split(",")))),
-        tuple(filter(None, map(str.strip, options.languages.split(",")))),
-    )
+def _limits_of(options: argparse.Namespace, present: Limits | None = None) -> Limits:
+    """``present`` limits with those of the options instead."""
+    given = {each.name: getattr(options, each.name) for each in fields(Limits)}
+    changed: dict[str, Any] = {
+        name: None if value == _DEFAULT else value
+        for name, value in given.items()
+        if value is not None
+    }
+    return replace(present or Limits(), **changed)
 
 
 def _add(options: argparse.Namespace) -> int:
@@ -149,7 +165,11 @@ def _new_key(
 
 
 def _limit(options: argparse.Namespace) -> int:
-    _in_store(options, lambda keys: keys.limit(options.name, _limits_of(options)))
+    async def change(keys: KeyStore) -> None:
+        present = {key.name: key.limits for key in await keys.all()}
+        await keys.limit(options.name, _limits_of(options, present.get(options.name)))
+
+    _in_store(options, change)
     _audit("key limited", options.name)
     return 0
 

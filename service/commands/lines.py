@@ -202,12 +202,16 @@ def _pair(
     first: Sequence[Block], options: argparse.Namespace, settings: Settings | None
 ) -> LanguagePair:
     """The languages; raises ``CommandFailed`` and ``UndetectedLanguage``."""
-    target = language(options.target)
-    if options.source:
-        return LanguagePair(language(options.source), target)
+    source, target = options.source and language(options.source), language(options.target)
+    models = None if settings is None else LocalModels(settings)
+    if models is not None:
+        source = source and models.offered(source, "source")
+        target = models.offered(target, "target")
+    if source:
+        return LanguagePair(source, target)
     sample = "\n".join(row.text for block in first for row in block.rows)
-    if settings is not None:
-        source = LocalModels(settings).detect(sample, target)
+    if models is not None:
+        source = models.detect(sample, target)
     else:
         source = asyncio.run(_asked(sample, options))
     if source == target:
@@ -218,7 +222,7 @@ def _pair(
 
 async def _asked(sample: str, options: argparse.Namespace) -> str:
     async with RemoteTranslations.of(options) as service:
-        return language(await service.detect(sample))
+        return language(await service.detect(sample, options.target))
 
 
 def _write(job: _Job, target: Path, made_with: dict[str, Any], restart: bool) -> Progress:

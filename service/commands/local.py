@@ -74,9 +74,9 @@ class LocalTranslations:
         return await work.translate(OpenedDocument(document, pair, order), report)
 
     async def _pair(self, sample: str, source: str | None, target: str) -> LanguagePair:
-        to = language(target)
+        to = self._models.offered(language(target), "target")
         if source:
-            return LanguagePair(language(source), to)
+            return LanguagePair(self._models.offered(language(source), "source"), to)
         return LanguagePair(await asyncio.to_thread(self._models.detect, sample, to), to)
 
     async def __aenter__(self) -> Self:

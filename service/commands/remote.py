@@ -44,9 +44,15 @@ class RemoteTranslations:
         except ValueError as error:
             raise CommandFailed(str(error)) from error
 
-    async def detect(self, sample: str) -> str:
-        """The likeliest language of a text; raises ``CommandFailed``."""
+    async def detect(self, sample: str, target: str) -> str:
+        """The likeliest language of a text; raises ``CommandFailed``.
+
+        A text without letters is copied, and in any language that is translated to ``target``.
+        """
         with reported():
+            if not any(map(str.isalpha, sample)):
+                offered = await self.client.languages()
+                return next((each.code for each in offered if each.code != target), target)
             first, *_ = await self.client.detect(sample)
         if not first.confidence:
             raise CommandFailed("the language of the text cannot be detected; name it with --from")

@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
+from pathlib import Path
 
+from service.commands.command import CommandFailed
 from service.settings import Settings
 from service.state.copying import copy
-from service.state.database import Database
+from service.state.database import FILE_NAME, Database
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,6 +38,9 @@ def _upgrade(options: argparse.Namespace) -> int:
 
 def _copy(options: argparse.Namespace) -> int:
     source, target = Settings(state=options.source).state, Settings(state=options.target).state
+
+    if isinstance(source, Path) and not (source / FILE_NAME).exists():
+        raise CommandFailed(f"there is no state in {source}: it has no {FILE_NAME}")
 
     async def run() -> None:
         async with Database.at(source) as old, Database.at(target, upgrade=True) as new:

@@ -59,7 +59,7 @@ _ORDINAL_DOT = frozenset(
 _OTHER_BLANK = re.compile(r"[^\S ]")
 _ORDINAL_END = re.compile(r"(?<!\S)\(?\d{1,2}\.\s*$")
 _IN_ABBREVIATION = re.compile(r"(?<=\.)(?:[-‐‑ºª]|[^\W\d_]\.)")  # noqa: RUF001 - hyphens
-"""What follows a dot within ``J.-C.``, ``n.º`` and ``a.C.``, without a blank."""
+"""The rest of ``J.-C.``, ``n.º`` and ``a.C.`` behind their first dot."""
 _DOTTED = re.compile(r"(?:\b[^\W\d_]|\.\w{1,2})\.\s*$")
 """An initial, or an abbreviation with two dots, which ends no sentence before a small letter."""
 _GOES_ON = {

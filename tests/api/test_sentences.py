@@ -49,6 +49,11 @@ async def test_glossary_language_and_route_decide_the_sentences(client: httpx.As
     assert answer["separators"] == ["", " ", ""]
 
 
+async def test_a_list_is_refused_as_no_text(client: httpx.AsyncClient) -> None:
+    response = await client.post("/sentences", json={**DE_EN, "q": ["zu"]})
+    assert response.json() == {"error": "Invalid request: q parameter must be a valid string"}
+
+
 @pytest.mark.parametrize("path", ["/sentences", "/translate"])
 async def test_splitting_costs_a_request_but_no_characters(settings: Settings, path: str) -> None:
     key = await add_key(settings.state, "key", characters_per_month=3, requests_per_minute=1)

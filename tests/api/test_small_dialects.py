@@ -35,6 +35,10 @@ async def test_every_pair_of_languages_is_listed_and_translated(client: httpx.As
         query = {"langpair": f"{each['sourceLanguage']}|{each['targetLanguage']}", "q": "ja"}
         found = await answered(client.get("/translate", params=query))
         assert found["responseData"] == {"translatedText": "JA"}
+    for source in ("", "auto"):
+        query = {"langpair": f"{source}|en", "q": "Das Wetter ist heute schön."}
+        found = await answered(client.get("/translate", params=query))
+        assert found["responseData"] == {"translatedText": "DAS WETTER IST HEUTE SCHöN."}
 
 
 async def test_get_without_a_pair_is_405_with_every_method(client: httpx.AsyncClient) -> None:
@@ -50,6 +54,10 @@ async def test_body_with_libretranslates_field_is_not_deeplx(client: httpx.Async
         assert found["data"] == text.upper()
     both = await answered(client.post("/translate", json={**DEEPLX, **TEXT}))
     assert both["translatedText"] == "HALLO"
+    form = 'q=das "target_lang"&source=de&target=en'
+    headers = {"content-type": "application/x-www-form-urlencoded"}
+    found = await answered(client.post("/translate", content=form, headers=headers))
+    assert found["translatedText"] == 'DAS "TARGET_LANG"'
 
 
 async def test_dialects_with_equal_bodies_do_not_share_a_reading(client: httpx.AsyncClient) -> None:

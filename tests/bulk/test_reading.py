@@ -173,10 +173,10 @@ def test_an_object_keeps_its_bytes_if_a_field_is_added(line: bytes, made: bytes)
 @pytest.mark.parametrize(
     ("line", "problem", "left_empty"),
     [
-        (b"kaputt\n", "not JSON", b'{"t": ""}\n'),
-        (b"[" * 100_000 + b"\n", "not JSON", b'{"t": ""}\n'),
-        (b'["text"]\n', "not a JSON object", b'{"t": ""}\n'),
-        (b'{"text": "\xff"}\n', "not UTF-8", b'{"t": ""}\n'),
+        (b"kaputt\n", "not JSON", b"kaputt\n"),
+        (b"[" * 100_000 + b"\n", "not JSON", b"[" * 100_000 + b"\n"),
+        (b'["text"]\n', "not a JSON object", b'["text"]\n'),
+        (b'{"text": "\xff"}\n', "not UTF-8", b'{"text": "\xff"}\n'),
         (b"{}\n", "missing", b'{"t": ""}\n'),
         (b'{"text": 1}\n', "not text", b'{"text": 1, "t": ""}\n'),
         (b'{"text": "\\ud800"}\n', "surrogate", b'{"text": "\\ud800", "t": ""}\n'),

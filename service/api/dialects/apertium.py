@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 
 from service.api.access import Access
-from service.api.dialects.small_dialect import SmallDialect, fields_with_key, language_of
+from service.api.dialects.small_dialect import SmallDialect, fields_with_key, language_of, source_of
 from service.api.error_bodies import ApertiumErrorAnswer, apertium_body
 from service.api.fields import schemas
 from service.api.fields.bounds import LANGUAGE_CHARACTERS
@@ -26,7 +26,7 @@ from service.catalogue.repository import ModelRepository
 from service.translation.types import TranslateRequest
 
 _DONE: Any = {"details": None, "status": 200}
-_Pair = Annotated[str, Field(max_length=2 * LANGUAGE_CHARACTERS + 1, pattern=r"^[^|]+\|[^|]+$")]
+_Pair = Annotated[str, Field(max_length=2 * LANGUAGE_CHARACTERS + 1, pattern=r"^[^|]*\|[^|]+$")]
 
 
 class ApertiumParameters(BaseModel):
@@ -39,7 +39,7 @@ class ApertiumParameters(BaseModel):
         return TranslateRequest(
             (self.q,),
             language_of(target, catalogue, "targets"),
-            language_of(source, catalogue, "sources"),
+            source_of(source or None, catalogue),
         )
 
 

@@ -38,7 +38,8 @@ _FOREIGN_FIELD = re.compile(rb'"q"\s*:')
 
 def is_deeplx(body: bytes) -> bool:
     """Whether a body is DeepLX's. Text of a JSON document has no quotation mark unescaped."""
-    return FIELD in body and _FOREIGN_FIELD.search(body) is None
+    is_object = FIELD in body and body.lstrip().startswith(b"{")
+    return is_object and _FOREIGN_FIELD.search(body) is None
 
 
 class DeepLXParameters(BaseModel):

@@ -115,7 +115,8 @@ _EXPECTED = re.compile(r"^(\w+|Value error,) should")
 def _invalid(name: str, first: Mapping[str, Any]) -> str:
     name = name.partition(".")[0]
     problem = _EXPECTED.sub("must", first["msg"])
-    if name == "q" and first["type"] in ("string_type", "list_type"):
+    # The place of a value that may be one of several types has a second part.
+    if name == "q" and len(first["loc"]) > 1 and first["type"] in ("string_type", "list_type"):
         problem = "must be a text or a list of texts"
     elif first["type"] in _NOT_A_NUMBER:
         problem = "is not a number"

@@ -36,7 +36,7 @@ _FIELD = re.compile(
 )
 _TOKEN = re.compile(
     r"(?P<backslash>\\\\) | (?P<end>(?:\\r)?\\n)"
-    # With the colour that an escape character begins.
+    # An escape character may begin a colour.
     r" | (?P<escape>\\(?:[0-7]+|x[0-9a-fA-F]+|a)(?:\[[\d;]*m)?)"
     rf" | {MARKUP}",
     re.VERBOSE | re.DOTALL | re.IGNORECASE,
@@ -64,7 +64,7 @@ def open_po(content: bytes, languages: Languages = UNKNOWN) -> Document:
 
 
 def _header(text: str, language: str) -> Iterator[Entry]:
-    """What the header has to state of a translation, in the order of the file."""
+    """The charset and the language that the header has to state, in the order of the file."""
     wanted = ((_CHARSET, "UTF-8"), (_LANGUAGE, f" {language}" if language else ""))
     end = len(text.encode()[:_HEADER_BYTES])
     found = [(match, value) for pattern, value in wanted if (match := pattern.search(text, 0, end))]
