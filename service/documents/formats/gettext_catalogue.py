@@ -59,15 +59,15 @@ def open_po(content: bytes, languages: Languages = UNKNOWN) -> Document:
             raise BrokenDocument(f"the file is no catalogue of gettext: line {number} is broken")
     if entries := list(_missing(file.text)):
         entries = [*_header(file.text, languages.target), *entries]
-        file = EncodedText(file.text, "utf-8", file.mark)
+        file = EncodedText(file.text, "utf-8", file.mark if file.encoding == "utf-8" else b"")
     return MessagesDocument(file, "text/x-gettext-translation", entries)
 
 
 def _header(text: str, language: str) -> Iterator[Entry]:
     """The charset and the language that the header has to state, in the order of the file."""
     wanted = ((_CHARSET, "UTF-8"), (_LANGUAGE, f" {language}" if language else ""))
-    end = len(text.encode()[:_HEADER_BYTES])
-    found = [(match, value) for pattern, value in wanted if (match := pattern.search(text, 0, end))]
+    header = text[:_HEADER_BYTES]
+    found = [(match, value) for pattern, value in wanted if (match := pattern.search(header))]
     for match, value in sorted(found, key=lambda each: each[0].start()):
         if value:
             yield Entry(*match.span(1), value, str)
@@ -88,7 +88,8 @@ def _missing(text: str) -> Iterator[Entry]:
         # polib is given one line more.
         fields = _FIELD.finditer(text, starts[max((entry.linenum or 0) - 2, 0)])
         sources: dict[str, str] = {}
-        forms = 1 if not entry.msgid_plural else len(entry.msgstr_plural)
+        forms = len(entry.msgstr_plural) if entry.msgid_plural else 1
+        left = forms
         for field in fields:
             if (field["name"] or "msgstr") != "msgstr":
                 sources[field["name"]] = _joined(field)
@@ -98,8 +99,8 @@ def _missing(text: str) -> Iterator[Entry]:
                 raw = sources["msgid_plural" if plural else "msgid"]
                 message = _message(raw)
                 yield Entry(*field.span("strings"), message if message.texts else raw, write, "")
-            forms -= 1
-            if not forms:
+            left -= 1
+            if not left:
                 break
 
 
