@@ -48,9 +48,7 @@ def _footnote(state: StateBlock, line: int, end: int, silent: bool) -> bool:
         return label is not None or _is_link_after_footnote(state, line, end)
     if label is None:
         return False
-    state.push("footnote_open", "", 1)
-    _read_blocks(state, line, end, label.end())
-    state.push("footnote_close", "", -1)
+    _read_blocks("footnote", state, line, end, label.end())
     return True
 
 
@@ -61,9 +59,10 @@ def _definition(state: StateBlock, line: int, end: int, silent: bool) -> bool:
         # Of a paragraph with several lines, only one in a definition is followed by a definition.
         follows = line == state.line + 1 or state.sCount[line] < state.blkIndent
         return marker is not None and follows
-    if marker is None or not state.tokens or state.tokens[-1].type != "paragraph_close":
+    before = state.tokens[-1].type if state.tokens else ""
+    if marker is None or before not in ("paragraph_close", "definition_close"):
         return False
-    _read_blocks(state, line, end, marker.end())
+    _read_blocks("definition", state, line, end, marker.end())
     return True
 
 
@@ -80,7 +79,7 @@ def _admonition(state: StateBlock, line: int, end: int, silent: bool) -> bool:
     if marker["title"]:
         _push_title(state, line, marker.start("title"), end='"')
     if has_blocks:
-        _read_blocks(state, first, end)
+        _read_blocks("admonition", state, first, end)
     return True
 
 
@@ -92,13 +91,18 @@ def _attributes(state: StateBlock, line: int, _: int, silent: bool) -> bool:
     return found
 
 
-def _read_blocks(state: StateBlock, line: int, end: int, start: int | None = None) -> None:
+def _read_blocks(
+    name: str, state: StateBlock, line: int, end: int, start: int | None = None
+) -> None:
     """Read indented blocks; ``start`` is where the first line begins behind a marker."""
     saved = state.bMarks[line], state.tShift[line], state.sCount[line], state.blkIndent
+    # The parser bounds the levels of these tokens.
+    state.push(f"{name}_open", "", 1)
     state.blkIndent += _INDENT
     if start is not None:
         state.bMarks[line], state.tShift[line], state.sCount[line] = start, 0, state.blkIndent
     state.md.block.tokenize(state, line, end)
+    state.push(f"{name}_close", "", -1)
     state.bMarks[line], state.tShift[line], state.sCount[line], state.blkIndent = saved
 
 
