@@ -32,7 +32,9 @@ class Wire:
             raise ValueError(f"{url!r} is no address; it should be as http://127.0.0.1:8000")
         if parts.query or parts.fragment:
             raise ValueError(f"{url!r} has more than an address and a path")
-        if api_key is not None and not (api_key.isascii() and api_key.isprintable()):
+        if api_key is not None and not (
+            api_key.isascii() and api_key.isprintable() and api_key == api_key.strip()
+        ):
             raise ValueError("the API key has characters that no key has")
         self.url = url.rstrip("/")
         self._headers = {"user-agent": "dragoman-python"}
@@ -53,7 +55,10 @@ class Wire:
         content = None
         if call.json is not None:
             body = {**call.json, "stream": True} if stream else call.json
-            text = json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+            # A mapping that is no dict is written as one.
+            text = json.dumps(
+                body, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=dict
+            )
             # A lone surrogate has no UTF-8. Sent as an escape, the service names it in its error.
             content = text.encode("utf-8", "backslashreplace")
             headers["content-type"] = "application/json"

@@ -168,6 +168,11 @@ def corrected_time(source: str, target: str) -> Edit | None:
     return _rewritten_time(wrong[0], values, wanted[0].span())
 
 
+def have_same_times(first: str, second: str) -> bool:
+    """Whether two texts have the same times of day, written in the same way."""
+    return [time[0] for time in _times(first)] == [time[0] for time in _times(second)]
+
+
 def _times(text: str) -> list[re.Match[str]]:
     return [
         time

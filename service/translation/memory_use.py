@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from dataclasses import replace
 
 from service.catalogue.loaded_model import DirectedModel
 from service.engine.types import Decoded
+from service.text.faithfulness import have_same_times
 from service.text.memory.adapting import AlignedTexts, adapted
 from service.translation.decoder import Decoder, ForcedPass
 from service.translation.forced_pass import align, have_words, written_ids
@@ -38,6 +40,8 @@ async def with_adapted_unit(
         len(source_ids) > limits.source_length
         or len(written) >= limits.target_length
         or not have_words(match.unit.source, match.unit.target)
+        # A time in another language may have other words, such as p.m.
+        or not have_same_times(match.unit.source, sentence.text)
         or forced is None
     ):
         return translated
@@ -69,5 +73,7 @@ async def with_adapted_unit(
     return replace(
         translated,
         hypotheses=(rendered, *translated.hypotheses[1:]),
+        # No search has scored it.
+        scores=(math.nan, *translated.scores[1:]),
         match=replace(match, use="adapted"),
     )

@@ -166,7 +166,16 @@ def prepare(
             copies
             and is_verbatim(sentence)
             and not (index is not None and index.occur_in(sentence))
+            and not (memory is not None and memory.index.exact(sentence))
         )
+
+    def exact_of(marked: MarkedSentence) -> MemoryMatch | None:
+        """The unit whose translation is taken as it is stored: without tags and terms."""
+        if memory is None or (marked.escaped and marked.marked):
+            return None
+        if index is not None and index.occur_in(marked.text):
+            return None
+        return memory.index.exact(marked.text if marked.escaped else marked.raw)
 
     resolved: dict[tuple[int, int, bool], DecodingOptions] = {}
 
@@ -237,10 +246,11 @@ def prepare(
                 lines_of(cut.separators, lines),
                 strict=True,
             ):
-                match = match_of(each.text)
-                if match is not None and match.score == EXACT and not each.marked:
+                if (match := exact_of(each)) is not None:
                     exact.append(match)
-                    separators[-1] += each.render(match.unit.target, None) + separator
+                    target = match.unit.target
+                    separators[-1] += each.render(target, None) if each.escaped else target
+                    separators[-1] += separator
                 else:
                     sentences.append(sentence(each, len(sentences), before))
                     separators.append(separator)

@@ -6,6 +6,7 @@ import asyncio
 import io
 from collections.abc import Callable
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import httpx
@@ -31,15 +32,22 @@ OF_FIELDS = {"q", "source", "target", "api_key", "stream"}
 """Fields of the service that the client sets by other means."""
 
 
+TERMS = {"Hund": "hound"}
+
+
 def test_translate_sends_documented_request(kind: Kind) -> None:
     service = Service([ok()])
     translation = ask(
         kind,
         service,
-        lambda client: client.translate("Ein Hund.", source="de", target="en", beam_size=1),
+        lambda client: client.translate(
+            "Ein Hund.", source="de", target="en", beam_size=1, glossary=MappingProxyType(TERMS)
+        ),
         api_key="secret",
     )
-    assert service.bodies == [{"q": "Ein Hund.", "source": "de", "target": "en", "beam_size": 1}]
+    assert service.bodies == [
+        {"q": "Ein Hund.", "source": "de", "target": "en", "beam_size": 1, "glossary": TERMS}
+    ]
     assert str(service.requests[0].url) == "http://127.0.0.1:8000/translate"
     assert service.requests[0].headers["x-api-key"] == "secret"
     assert translation.text == "A dog."
@@ -146,9 +154,10 @@ def test_invalid_settings_are_refused(client: Any) -> None:
     for wrong in negative:
         with pytest.raises(ValueError, match="negative"):
             Retries(**wrong)
-    with pytest.raises(ValueError, match="API key") as caught:
-        client(api_key="sécret\n")
-    assert "cret" not in str(caught.value)
+    for key in ("sécret\n", "secret "):
+        with pytest.raises(ValueError, match="API key") as caught:
+            client(api_key=key)
+        assert "cret" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ DETECTOR = LinguaDetector()
         ("Zwei junge Männer spielen Fußball.", "de"),
         ("Two young men are playing soccer.", "en"),
         ("Deux jeunes hommes jouent au football.", "fr"),
+        ("1 " * 9_000 + "Zwei junge Männer spielen Fußball.", "de"),
     ],
 )
 def test_a_text_is_in_the_likeliest_language_on_offer(text: str, language: str) -> None:
@@ -59,7 +60,7 @@ def test_confidences_are_shares_in_descending_order(text: str) -> None:
     ("text", "language"),
     [
         ("Ceci n'est pas une phrase allemande, mais une phrase française.", "fr"),
-        ("人工智能正在改变世界", "zh"),
+        ("12 " * 900 + "人工智能正在改变世界", "zh"),
         ("Zwei junge Männer spielen Fußball auf einer Wiese.", None),
         ("Mit freundlichen Grüßen", None),
         ("Restaurant Hotel", None),

@@ -7,6 +7,7 @@ not inflected.
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Sequence
 
@@ -15,11 +16,15 @@ import numpy as np
 from service.text.alignment import Alignment, Floats, Span
 from service.text.glossary.term_index import TermOccurrence, is_free, joined
 from service.text.text_edits import Edit, Edited, edited
+from service.text.types import Term
 from service.text.words import is_punctuation
 
 _LEAST_ATTENTION = 0.6
 """Least attention to a term of words beside the one that attends to it most. At 0.6 articles stay,
 and the parts of a compound still attend enough (docs/log.md, 2026-11-24)."""
+
+_MARKS = re.compile(r"(\W*)(?:.*\w)?(\W*)", re.DOTALL)
+"""The marks at both ends of a term, such as ``C#`` and ``(new)``."""
 
 
 def insert_terms(
@@ -41,7 +46,7 @@ def insert_terms(
         words.take((0, len(prefix)))
     edits = []
     for each, place in zip(occurrences, places, strict=True):
-        start, end = place or words.best(each.span)
+        start, end = place or words.with_marks(words.best(each.span), each.term)
         words.take((start, end))
         edits.append(Edit(start, end, each.term.target, each.span))
     return edited(translation, alignment, sorted(edits, key=lambda edit: (edit.start, edit.end)))
@@ -112,6 +117,31 @@ class _AlignedWords:
         # A mark after a blank may be the translation, such as "%", but not one joined to a word.
         start = self._starts[best]
         return start, start if self._translation[start - 1 : start].isalnum() else self._ends[best]
+
+    def with_marks(self, span: Span, term: Term) -> Span:
+        """A span of words with the marks around it that are those of the term's source.
+
+        Marks at the end of a sentence stay unless the term has others instead.
+        """
+        start, end = span
+        marks = _MARKS.fullmatch(term.source)
+        if start == end or marks is None:
+            return span
+        before, after = marks.groups()
+        if self._translation[:start].endswith(before) and self._is_free(start - len(before), start):
+            start -= len(before)
+        is_end = end + len(after) == len(self._translation.rstrip())
+        if (
+            self._translation.startswith(after, end)
+            and self._is_free(end, end + len(after))
+            and (not is_end or term.target.endswith(after))
+        ):
+            end += len(after)
+        return start, end
+
+    def _is_free(self, start: int, end: int) -> bool:
+        first, last = bisect_right(self._ends, start), bisect_left(self._starts, end)
+        return not self.taken_T[first:last].any()
 
     def _is_punctuation(self, word: int) -> bool:
         return is_punctuation(self._translation[slice(*self._words[word])])

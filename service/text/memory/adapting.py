@@ -87,7 +87,14 @@ def adapted(unit: AlignedTexts, sentence: AlignedTexts) -> str | None:
 
 
 def _edit(unit: AlignedTexts, old: Span, sentence: AlignedTexts, new: Span) -> Edit | None:
-    """The edit for one difference: words ``old`` of the unit's source are ``new`` in the other."""
+    """The edit for one difference: words ``old`` of the unit's source are ``new`` in the other.
+
+    There is none for words without a counterpart at the begin or with marks, whose neighbours
+    would have to change.
+    """
+    words = unit.source_words[slice(*old)], sentence.source_words[slice(*new)]
+    if not all(words) and (old[0] == 0 or any(map(is_punctuation, words[0] + words[1]))):
+        return None
     sides = (unit, old, unit.aligned(*old)), (sentence, new, sentence.aligned(*new))
     for texts, source, target in sides:
         # Words that are in neither translation cannot be exchanged.

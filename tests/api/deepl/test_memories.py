@@ -139,6 +139,28 @@ async def test_equal_sentences_get_the_stored_translation(
     assert inside["translation_memory_matches"][0]["use"] == "none"
 
 
+async def test_units_with_placeholders_and_without_words_are_exact_and_terms_come_first(
+    client: httpx.AsyncClient,
+) -> None:
+    units = (
+        ("Hallo {name}, ja", "Yes, {name}"),
+        ("§ 5", "Section 5"),
+        ("um 9:15 Uhr da", "9:15 A.M."),
+    )
+    memory = (await imported(client, tmx(*units)))["translation_memory_id"]
+    for source, target in units:
+        assert (await translated(client, source, memory))["text"] == target
+    later = await translated(client, "um 9:45 Uhr da", memory)
+    assert later["translation_memory_matches"][0]["use"] == "none"
+    body = {"name": "a", "source_lang": "de", "target_lang": "en", "entries_format": "tsv"}
+    made = await client.post("/v2/glossaries", json={**body, "entries": "da\tthere"})
+    found = await translated(client, units[2][0], memory, glossary_id=made.json()["glossary_id"])
+    assert (found["text"], found["translation_memory_matches"][0]["use"]) == (
+        "UM 9:15 UHR there",
+        "none",
+    )
+
+
 async def test_similar_sentences_are_adapted_above_the_threshold_only(
     client: httpx.AsyncClient, memory: str
 ) -> None:

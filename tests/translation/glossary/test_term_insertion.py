@@ -70,6 +70,25 @@ def test_blanks_and_punctuation_around_a_term_are_kept(
     assert insisted(source, translation, links, {"Hund": "hound"}) == expected
 
 
+@pytest.mark.parametrize(
+    ("source", "translation", "term", "expected"),
+    [
+        ("nutzt C# heute", "uses C# today", ("C#", "C sharp"), "uses C sharp today"),
+        ("er nutzt C#", "he uses C#.", ("C#", "C sharp"), "he uses C sharp."),
+        ("die (alt) da", "the (old) there", ("(alt)", "(new)"), "the (new) there"),
+        ("die Fa. Huber", "the firm. Huber", ("Fa.", "factory"), "the factory Huber"),
+        ("bei der Fa.", "at the firm.", ("Fa.", "factory"), "at the factory."),
+        ("ein Quiz „Wer?“", 'a quiz "Who?"', ("Wer?", "Who is it?"), 'a quiz "Who is it?"'),
+        ("ein Quiz Wer?", "a quiz Who?", ("Wer?", "Who is it?"), "a quiz Who is it?"),
+    ],
+)
+def test_marks_of_a_term_are_replaced_with_it(
+    source: str, translation: str, term: tuple[str, str], expected: str
+) -> None:
+    links = [(number, number) for number in range(len(words(source)))]
+    assert insisted(source, translation, links, dict([term])) == expected
+
+
 @pytest.mark.parametrize(("attention", "expected"), [(0.55, "a hound"), (0.65, "hound")])
 def test_neighbour_is_replaced_only_if_the_term_has_most_of_its_attention(
     attention: float, expected: str
