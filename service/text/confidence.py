@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -37,6 +37,11 @@ class Confidence:
     start: int
     end: int
 
+    def moved(self, by: int) -> Confidence:
+        """The same behind so many more characters."""
+        words = (replace(each, start=each.start + by, end=each.end + by) for each in self.words)
+        return Confidence(tuple(words), self.start + by, self.end + by)
+
     @property
     def mean(self) -> float | None:
         """Geometric mean of the words' probabilities."""
@@ -67,11 +72,8 @@ def confidence_of(
     spans: Sequence[Span],
     log_probs: Sequence[float],
     entropies: Sequence[float] | None = None,
-    first: int = 0,
 ) -> Confidence:
     """The confidence of ``text``, of whose token number n all sequences have element n.
-
-    ``first`` is the number of characters before ``text``.
 
     A token that lies in several words counts in each of them. A word that no token lies in, because
     the tokenizer drops its characters, is left out.
@@ -88,12 +90,12 @@ def confidence_of(
         entropies_W = np.maximum(np.asarray(entropies, np.float64), 0.0)[first_tokens_W].tolist()
     return Confidence(
         tuple(
-            WordConfidence(text[start:end], first + start, first + end, probability, entropy)
+            WordConfidence(text[start:end], start, end, probability, entropy)
             for (start, end), probability, entropy, in_word_N in zip(
                 found, probabilities, entropies_W, in_word_NW.T, strict=True
             )
             if in_word_N.any()
         ),
-        first,
-        first + len(text),
+        0,
+        len(text),
     )

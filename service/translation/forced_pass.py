@@ -85,9 +85,9 @@ def target_spans_of(
 
 
 def sentence_confidence(
-    directed: DirectedModel, forced: ForcedPass, sentence: TranslatedSentence, first: int
+    directed: DirectedModel, forced: ForcedPass, sentence: TranslatedSentence
 ) -> Confidence:
-    """The confidence of a sentence without markup; ``first`` is where it begins in its text."""
+    """The confidence of a sentence without markup."""
     decoded_spans = directed.model.tokenizers.target.decoded_spans(sentence.target_ids)
     text = sentence.hypotheses[0]
     spans = moved(decoded_spans, sentence.edits)
@@ -95,7 +95,7 @@ def sentence_confidence(
         # A given beginning has its own blanks.
         edits = [_difference(sentence.target, text)]
         spans = tuple(span and moved([span], edits)[0] for span in spans)
-    return confidence(directed, forced, sentence.target_ids, text, spans, first)
+    return confidence(directed, forced, sentence.target_ids, text, spans)
 
 
 def confidence(
@@ -104,7 +104,6 @@ def confidence(
     target_ids: tuple[int, ...],
     text: str,
     spans: Sequence[Span | None],
-    first: int = 0,
 ) -> Confidence:
     """The confidence of ``text``, whose tokens have ``spans``; it lacks those without one."""
     free = len(directed.direction.target_prefix)
@@ -117,7 +116,6 @@ def confidence(
         [span for _, span in kept],
         forced.log_probs_T[at].tolist(),
         None if forced.entropies_T is None else forced.entropies_T[at].tolist(),
-        first,
     )
 
 

@@ -184,9 +184,9 @@ class Translator:
                 preparing += time.perf_counter() - started
             deliver = _deliverer(order, group, texts) if order is not None and last else None
             legs.append(await _leg(directed, texts, decoder, work, deliver))
-        sure: list[tuple[Confidence, ...] | None] = [None] * len(texts)
+        sure: Sequence[tuple[Confidence, ...] | None] = [None] * len(texts)
         if request.confidence:
-            sure = [await _confidences(group.route[-1], leg, decoder) for leg in legs[-1]]
+            sure = await _confidences(group.route[-1], legs[-1], decoder)
         return [
             (
                 each.number,
@@ -323,22 +323,28 @@ async def decode_sentence(
 
 
 async def _confidences(
-    directed: DirectedModel, leg: Leg, decoder: Decoder
-) -> tuple[Confidence, ...]:
-    """The confidence of each sentence of a leg, which ``directed`` has translated without markup.
+    directed: DirectedModel, legs: Sequence[Leg], decoder: Decoder
+) -> list[tuple[Confidence, ...]]:
+    """The confidence of each sentence of texts that ``directed`` has translated without markup.
 
     Words have their place in the best hypothesis of the whole text. Sentences are read one at a
-    time, so that a long text does not hold up short ones. Raises the errors of
-    ``Decoder.teacher_force``.
+    time, so that a long text does not hold up short ones, and those that are one object once.
+    Raises the errors of ``Decoder.teacher_force``.
     """
-    found = []
-    first = 0
-    for separator, sentence in zip(leg.separators, leg.sentences, strict=False):
-        first += len(separator)
-        written = written_ids(directed, sentence.target_ids)
-        forced = await decoder.teacher_force(directed.model, sentence.source_ids, written)
-        found.append(
-            await asyncio.to_thread(sentence_confidence, directed, forced, sentence, first)
-        )
-        first += len(sentence.hypotheses[0])
-    return tuple(found)
+    known: dict[Identity, Confidence] = {}
+    found: list[tuple[Confidence, ...]] = []
+    for leg in legs:
+        of_text = []
+        first = 0
+        for separator, sentence in zip(leg.separators, leg.sentences, strict=False):
+            first += len(separator)
+            if id(sentence) not in known:
+                written = written_ids(directed, sentence.target_ids)
+                forced = await decoder.teacher_force(directed.model, sentence.source_ids, written)
+                known[id(sentence)] = await asyncio.to_thread(
+                    sentence_confidence, directed, forced, sentence
+                )
+            of_text.append(known[id(sentence)].moved(first))
+            first += len(sentence.hypotheses[0])
+        found.append(tuple(of_text))
+    return found

@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from service.bootstrap import Service
+from service.catalogue.attention_reader import AttentionReader
 from service.catalogue.result_cache import ResultCache
 from service.engine.errors import BackendFailed
 from tests.api.answers import DE_EN, answered
@@ -47,6 +48,23 @@ async def test_confidence_of_a_translation_is_that_of_scoring_it(client: httpx.A
     assert confidence == scored.json()["scores"][0]["confidence"]
     summary = {name: confidence[name] for name in ("mean", "lowest")}
     assert sentence == {"start": 0, "end": len("EINS ZWEI"), **summary}
+
+
+async def test_confidence_of_equal_sentences_is_computed_once(
+    client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[tuple[int, ...]] = []
+    original = AttentionReader.read
+
+    async def counting(reader: Any, source_ids: tuple[int, ...], *others: Any) -> Any:
+        read.append(source_ids)
+        return await original(reader, source_ids, *others)
+
+    monkeypatch.setattr(AttentionReader, "read", counting)
+    answer = await translated(client, q=["Ja.", "Ab.", "  Ja."], confidence=True)
+    assert len(read) == len(set(read)) == 2
+    places = [[each["start"] for each in of["sentences"]] for of in answer["confidence"]]
+    assert places == [[0], [0], [2]]
 
 
 async def test_confidence_has_words_and_sentences_at_their_place_in_each_text(
