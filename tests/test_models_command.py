@@ -124,7 +124,13 @@ def test_model_is_fetched_imported_listed_verified_and_removed(
     assert "opus-mt-de-en: German → English (de-en)" in capsys.readouterr().out
     assert main(["models", "verify"]) == 0
     assert main(["models", "add", str(bundle.path), "--name", "twin"]) == 0
-    assert Bundle.open(tmp_path / "bundles" / "twin").manifest == bundle.manifest
+    twin = bundle.manifest.model_copy(update={"name": "twin"})
+    assert Bundle.open(tmp_path / "bundles" / "twin").manifest == twin
+    for name in ("../out", ".hidden"):
+        assert main(["models", "add", str(bundle.path), "--name", name]) == 2
+        assert f"{name!r} is no name for a bundle" in capsys.readouterr().err
+    assert main(["models", "add", str(bundle.path), "hf:a/b", "--name", "both"]) == 2
+    assert "--name is for one bundle" in capsys.readouterr().err
     assert main(["models", "add", str(bundle.path)]) == 2
     assert "choose another --name" in capsys.readouterr().err
     weights = bundle.path / "weights.int8.bin"
@@ -133,6 +139,8 @@ def test_model_is_fetched_imported_listed_verified_and_removed(
     assert "opus-mt-de-en: broken" in capsys.readouterr().out
     assert main(["models", "add", str(bundle.path), "--name", "third"]) == 2
     assert "weights.int8.bin" in capsys.readouterr().err
+    (tmp_path / "bundles" / "linked").symlink_to(bundle.path)
+    assert main(["models", "remove", "linked", "linked"]) == 0
     assert main(["models", "remove", "opus-mt-de-en", "twin"]) == 0
     assert names(tmp_path / "bundles") == []
     assert main(["models", "remove", "../cache"]) == 2

@@ -129,6 +129,9 @@ def _fetch(repository: str, file: Any, fetched: Fetched) -> None:
         return
     part = path.with_name(f"{file.rfilename}.part")
     with part.open("ab") as content:
+        if content.tell() > file.size:
+            content.seek(0)
+            content.truncate()
         # A part may be complete, if the process ended before it was renamed.
         if content.tell() != file.size:
             http_get(

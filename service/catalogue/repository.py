@@ -172,28 +172,26 @@ class ModelRepository:
         loaded: list[LoadedModel] = []
         broken: dict[str, tuple[FoundBundle, str]] = {}
         doubled: dict[str, str] = {}
-        first: dict[str, str] = {}
-        """The first directory of each model."""
+        owners: dict[str, str] = {}
+        """The directory of each model on offer."""
         try:
-            for bundle in sorted(found, key=lambda bundle: bundle.name):
-                if bundle.model is not None:
-                    other = first.setdefault(bundle.model, bundle.name)
-                    if other != bundle.name:
-                        doubled[bundle.name] = self._doubled(bundle, other)
-                        continue
-                if bundle.name in before and _unchanged(
-                    bundle, *before[bundle.name], complete=retry
-                ):
-                    kept[bundle.name] = before[bundle.name]
+            # A model that is on offer keeps its name, also beside a copy that is still being made.
+            for bundle in sorted(found, key=lambda each: (each.name not in before, each.name)):
+                other = owners.get(bundle.model or "")
+                if other is not None:
+                    doubled[bundle.name] = self._doubled(bundle, other)
                     continue
-                outcome = await self._load_or_say_why(bundle, retry)
-                if isinstance(outcome, LoadedModel):
-                    loaded.append(outcome)
-                    kept[bundle.name] = (bundle, outcome)
-                    continue
-                broken[bundle.name] = (bundle, outcome)
-                if bundle.name in before:
-                    kept[bundle.name] = before[bundle.name]
+                offered = before.get(bundle.name)
+                if offered is None or not _unchanged(bundle, *offered, complete=retry):
+                    outcome = await self._load_or_say_why(bundle, retry)
+                    if isinstance(outcome, LoadedModel):
+                        loaded.append(outcome)
+                        offered = (bundle, outcome)
+                    else:
+                        broken[bundle.name] = (bundle, outcome)
+                if offered is not None:
+                    kept[bundle.name] = offered
+                    owners[offered[1].name] = bundle.name
         except BaseException:
             for model in loaded:
                 await model.close()
@@ -208,10 +206,9 @@ class ModelRepository:
         retired = [model for _, model in before.values() if model not in after]
         for model in retired:
             await self._retire(model)
-        offered = {model.name for model in after}
         return Reloaded(
             tuple(model.name for model in loaded),
-            tuple(model.name for model in retired if model.name not in offered),
+            tuple(model.name for model in retired if model.name not in owners),
             failed,
         )
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from models.bundle.bundle import Bundle
 from models.bundle.manifest import InvalidBundle
 from service.catalogue.loaded_model import LoadedModel
-from service.commands.command import DONE, FAILED, CommandFailed, add_bundles, settings_of
+from service.commands.command import DONE, FAILED, GET_ONE, CommandFailed, add_bundles, settings_of
 from service.loading.choices import Chooser
 from service.loading.discovery import discover
 from service.loading.loader import load_model, place
@@ -44,6 +44,8 @@ def run(options: argparse.Namespace) -> int:
     configure(settings.log_level, settings.log_format)
     prepare_process()
     found = {directory.name: directory.path for directory in discover(settings.bundles)}
+    if not found:
+        raise CommandFailed(f"{settings.bundles} holds no bundle; {GET_ONE}")
     if missing := [name for name in options.names if name not in found]:
         raise CommandFailed(
             f"{settings.bundles} has no bundle {', '.join(missing)}; it has {', '.join(found)}"
@@ -74,9 +76,10 @@ def _measure(path: Path, settings: Settings) -> None:
             threads=settings.threads,
             choose=partial(_choose, chooser),
         ).close()
-    if not manifest.examples:
-        raise InvalidBundle(f"{path} has no example sentence to translate")
-    asyncio.run(_print_speeds(path, settings))
+    if manifest.examples:
+        asyncio.run(_print_speeds(path, settings))
+    else:
+        print("no speeds: the bundle has no example sentences; models add --calibrate adds some")
 
 
 def _choose(chooser: Chooser, backend: OnnxBackend, usual: Variant) -> Choice:

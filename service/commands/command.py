@@ -27,7 +27,9 @@ def message_of(error: Exception) -> str:
     """The sentence that a command prints for an error."""
     if not isinstance(error, OSError):
         return str(error)
-    where = f"{error.filename}: " if error.filename else ""
+    # A copy that fails is reported with its source and its target, which is the second.
+    name = error.filename2 or error.filename
+    where = f"{name}: " if name else ""
     return f"{where}{error.strerror or error}"
 
 

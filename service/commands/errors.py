@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from models.bundle.manifest import InvalidBundle
 from models.export.errors import ParityError
 from models.fetching.errors import FetchFailed
 from models.importing.refusals import ImportRefused
@@ -30,6 +31,7 @@ REPORTED = (
     EngineError,
     FetchFailed,
     ImportRefused,
+    InvalidBundle,
     InvalidSetting,
     OutputTaken,
     ParityError,

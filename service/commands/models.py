@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import fcntl
 import logging
 import re
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from uuid import uuid4
 
-from models.bundle.bundle import Bundle
+from models.bundle.bundle import Bundle, read_manifest
 from models.bundle.languages import display_name
 from models.bundle.manifest import Direction, InvalidBundle, Manifest, Score
 from models.export.errors import ParityError
@@ -27,7 +29,15 @@ from models.fetching.catalogue import (
 )
 from models.fetching.errors import FetchFailed
 from models.importing.refusals import ImportRefused
-from service.commands.command import DONE, FAILED, GET_ONE, CommandFailed, add_bundles, settings_of
+from service.commands.command import (
+    DONE,
+    FAILED,
+    GET_ONE,
+    CommandFailed,
+    add_bundles,
+    message_of,
+    settings_of,
+)
 from service.commands.terminal import say
 from service.loading.discovery import discover
 from service.settings import Settings
@@ -137,7 +147,12 @@ def _add(options: argparse.Namespace) -> int:
     if options.languages and (options.sources or options.targets):
         raise CommandFailed("--languages says both sides; --from and --to cannot, besides")
     settings = Settings.from_environment(bundles=options.bundles)
-    settings.bundles.mkdir(parents=True, exist_ok=True)
+    with _alone(settings.bundles):
+        _add_all(settings, options)
+    return DONE
+
+
+def _add_all(settings: Settings, options: argparse.Namespace) -> None:
     wanted = options.models
     if options.missing:
         names = ",".join(wanted or [settings.models]).replace(",", " ").split()
@@ -151,6 +166,8 @@ def _add(options: argparse.Namespace) -> int:
         wanted = list(dict.fromkeys(_legs(wanted)))
         if options.upgrade:
             wanted = _missing(wanted, settings.bundles, upgrade=True)
+    if options.name is not None and len(wanted) > 1:
+        raise CommandFailed(f"--name is for one bundle, and {' and '.join(wanted)} are several")
     logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr)
     # Not the root logger: HTTP clients would report every request.
     logging.getLogger("models").setLevel(logging.INFO)
@@ -161,19 +178,34 @@ def _add(options: argparse.Namespace) -> int:
             if not options.missing:
                 raise
             # A full disk or a name that is taken must not keep other models from being added.
-            reason = str(error)
-            if isinstance(error, OSError) and error.strerror:
-                reason = f"{error.filename2 or error.filename}: {error.strerror}"
-            print(f"dragoman: {model} is not added: {reason}", file=sys.stderr)
-    return DONE
+            print(f"dragoman: {model} is not added: {message_of(error)}", file=sys.stderr)
+
+
+@contextmanager
+def _alone(directory: Path) -> Iterator[None]:
+    """Wait until no other command adds models there: they would write the same files."""
+    directory.mkdir(parents=True, exist_ok=True)
+    with (directory / ".adding").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say("another command is adding models; waiting for it")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def _add_one(model: str, settings: Settings, options: argparse.Namespace) -> None:
     # onnx and safetensors are imported only by this action.
     from models.export.publication import described
-    from models.importing.importing import import_model, licence_of
+    from models.importing.importing import NAME, import_model, licence_of
 
-    origin = _origin(model, settings)
+    if options.name is not None and not re.fullmatch(NAME, options.name):
+        raise CommandFailed(f"{options.name!r} is no name for a bundle; it has to match {NAME}")
+    try:
+        origin = _origin(model, settings)
+    except ImportError as error:
+        # A proxy may need a package that is not installed.
+        raise FetchFailed(f"{model} cannot be fetched: {error}") from error
     if origin.source is None and (origin.path / "manifest.json").is_file():
         _add_bundle(origin.path, settings.bundles, options.name)
         return
@@ -200,14 +232,13 @@ def _add_one(model: str, settings: Settings, options: argparse.Namespace) -> Non
 
 
 def _add_bundle(path: Path, directory: Path, name: str | None) -> None:
-    """Copy a bundle, after its hashes have been compared."""
-    try:
-        manifest = Bundle.open(path).manifest
-    except InvalidBundle as error:
-        raise CommandFailed(str(error)) from error
+    """Copy a bundle, after its hashes have been compared, as the model ``name``, if given."""
+    manifest = Bundle.open(path).manifest
     target = directory / (name or path.resolve().name)
     if target.exists():
         raise CommandFailed(f"{target} exists; remove that bundle, or choose another --name")
+    if name is not None:
+        manifest = manifest.model_copy(update={"name": name})
     Bundle.write(target, manifest, {file: path / file for file in manifest.files})
     print(f"{target.name}: {_described(manifest)}")
     print(_ADDED)
@@ -321,11 +352,9 @@ def _manifests(directory: Path) -> list[tuple[str, Manifest]]:
     found = []
     for bundle in discover(directory):
         try:
-            manifest = Manifest.from_json((bundle.path / "manifest.json").read_text("utf-8"))
-        except (InvalidBundle, OSError, UnicodeDecodeError) as error:
+            found.append((bundle.name, read_manifest(bundle.path)))
+        except InvalidBundle as error:
             print(f"{bundle.name}: broken: {error}", file=sys.stderr)
-            continue
-        found.append((bundle.name, manifest))
     return found
 
 
@@ -399,7 +428,7 @@ def _search(options: argparse.Namespace) -> int:
         for package in read_index(settings.argos_index):
             if matches(package.source, package.target):
                 rows.append(f"{package.pair}\t{ARGOS}{package.pair}\tversion {package.version}")
-    except FetchFailed as error:
+    except (FetchFailed, ImportError) as error:
         print(f"dragoman: {error}", file=sys.stderr)
     for row in rows:
         print(row)
@@ -413,14 +442,18 @@ def _search(options: argparse.Namespace) -> int:
 def _remove(options: argparse.Namespace) -> int:
     directory = settings_of(options).bundles
     found = {bundle.name: bundle.path for bundle in discover(directory)}
-    for name in options.names:
+    names = dict.fromkeys(options.names)
+    for name in names:
         if name not in found:
             raise CommandFailed(f"{directory} has no bundle {name!r}")
-    for name in options.names:
+    for name in names:
         # A running service sees the whole bundle or none.
         hidden = directory / f".removed-{name}-{uuid4().hex}"
         found[name].rename(hidden)
-        shutil.rmtree(hidden)
+        if hidden.is_symlink():
+            hidden.unlink()
+        else:
+            shutil.rmtree(hidden)
         print(f"removed {name}")
     return DONE
 

@@ -295,7 +295,8 @@ class AlternativeWords(Constraints):
         if length == self._forced:
             # An ending is no word. After a text, the first token must not continue its last word.
             totals_KN[ids_KN == self._eos_id] = _DEAD
-            if length > self.options.forced_prefix_length:
+            goes_on = length > self.options.forced_prefix_length
+            if goes_on and self._written_KT[0, -1] not in self._closes:
                 totals_KN[~starts_KN] = _DEAD
             wanted = totals_KN
         else:

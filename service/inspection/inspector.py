@@ -31,6 +31,7 @@ from service.text.text_edits import edited
 from service.text.types import LanguagePair
 from service.translation.admission import Admission
 from service.translation.errors import InvalidOption
+from service.translation.forced_pass import written_ids
 from service.translation.request_reader import require_unicode
 from service.translation.types import Leg, TranslatedSentence, Translation
 
@@ -283,7 +284,12 @@ def _leg_view(directed: DirectedModel, leg: Leg) -> LegView:
         SentenceView(
             sentence,
             tokenizers.source.pieces(sentence.source_ids),
-            tokenizers.target.pieces((*directed.written(sentence.target_ids), eos)),
+            # A translation of the network's full length has no row for its ending.
+            tokenizers.target.pieces(
+                (*directed.written(sentence.target_ids), eos)[
+                    : len(written_ids(directed, sentence.target_ids)) + 1
+                ]
+            ),
         )
         for sentence in leg.sentences
     )

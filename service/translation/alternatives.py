@@ -179,11 +179,12 @@ async def _words(
     passes = await forced_passes(directed, sentence, decoded, decoder)
     for hypothesis, forced in zip(decoded.hypotheses, passes, strict=True):
         output = sentence_output(directed, sentence, hypothesis, beginning, forced)
-        following = output.text[len(beginning) :]
-        # Without a likely word, the search returns the beginning alone.
-        if len(hypothesis.token_ids) > given and (spans := words(following)):
+        place = next((span for span in words(output.text) if span[1] > len(beginning)), None)
+        # Without a likely word, the search returns the beginning alone. A word that began before
+        # is another one than that at the place.
+        if len(hypothesis.token_ids) > given and place is not None and place[0] >= len(beginning):
             target = rendered_text(directed, sentence, hypothesis, output, forced)
-            found.append((following[slice(*spans[0])], hypothesis.score, target))
+            found.append((output.text[slice(*place)], hypothesis.score, target))
     return found
 
 

@@ -31,6 +31,17 @@ async def test_words_are_ranked_by_probability_each_with_its_translation(
         assert each["translation"] == f"ZU {each['word']} XY"
 
 
+@pytest.mark.parametrize("text", ["(ab) zu", '"ab" zu', "zu-ab"])
+async def test_a_word_may_follow_a_mark_without_a_blank(
+    client: httpx.AsyncClient, text: str
+) -> None:
+    place = text.index("ab")
+    answer = await found(client, q=text, position=place)
+    assert {each["word"] for each in answer["alternatives"]} == {"AB", "aB", "Ab", "ab"}
+    for each in answer["alternatives"]:
+        assert each["translation"] == text.upper().replace("AB", each["word"])
+
+
 async def test_limit_least_probability_words_before_and_language_are_kept(
     client: httpx.AsyncClient,
 ) -> None:

@@ -59,7 +59,8 @@ def words_of(
 ) -> Iterator[tuple[tuple[int, ...], float]]:
     """All words above a log-probability, each with its log-probability."""
     begun = log_probs(source, prefix)
-    first = (STARTS if prefix else set(begun)) - {EOS}
+    goes_on = bool(prefix) and prefix[-1] not in CLOSES
+    first = (STARTS if goes_on else set(begun)) - {EOS}
     open_words = [((t,), begun[t]) for t in first if begun[t] >= least]
     while open_words:
         word, total = open_words.pop()

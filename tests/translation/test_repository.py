@@ -97,6 +97,17 @@ async def test_second_bundle_of_a_model_is_offered_once_the_first_is_removed(
     assert (names(with_a), reloaded.loaded, reloaded.failed) == (["a"], ("a",), {})
 
 
+async def test_copy_of_a_bundle_that_cannot_be_loaded_takes_no_model_off_offer(
+    tmp_path: Path, with_a: ModelRepository
+) -> None:
+    shutil.copytree(tmp_path / "a", tmp_path / "0")
+    reloaded = await with_a.reload(retry=False)
+    assert (names(with_a), reloaded.retired, list(reloaded.failed)) == (["a"], (), ["0"])
+    put_broken_bundle(tmp_path, "a")
+    reloaded = await with_a.reload(retry=False)
+    assert (names(with_a), sorted(reloaded.failed)) == (["a"], ["0", "a"])
+
+
 async def test_bundle_that_breaks_keeps_its_loaded_model_on_offer(
     tmp_path: Path, with_a: ModelRepository
 ) -> None:
