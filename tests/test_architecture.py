@@ -58,6 +58,7 @@ MAY_IMPORT = {
     "service.cli": {"service"},
     "service.commands.errors": {
         "service",
+        "models.bundle.manifest",
         "models.export.errors",
         "models.fetching.errors",
         "models.importing.refusals",
