@@ -11,7 +11,7 @@ from models.bundle.bundle import Bundle
 from models.bundle.languages import canonical, display_name
 from models.bundle.manifest import Manifest
 from training.data.bundle_translator import translate_file
-from training.data.corpus import find_side, read_lines
+from training.data.corpus import find_side, has_sides, read_lines
 from training.evaluation.bitext import Bitext, check_aligned, find_bitext
 from training.evaluation.document import Facts, Section, make_section
 from training.refusal import Refusal
@@ -97,12 +97,18 @@ def sections(
     directions: Sequence[Pair],
     translating: Translating,
 ) -> list[Section]:
-    """One section for each test set and direction, with the bundles that translate it."""
+    """One section for each test set and direction that it has, with the bundles that translate it.
+
+    Raises ``CorpusError`` for a test set that has no direction.
+    """
     names = labels(bundles)
     made = []
     # Read all test sets first: a missing one fails before hours of translating.
     bitexts = [
-        find_bitext(name, *pair, translating.data) for name in test_sets for pair in directions
+        find_bitext(name, *pair, translating.data)
+        for name in test_sets
+        for pair in [each for each in directions if has_sides(name, each, translating.data)]
+        or directions
     ]
     for bitext in bitexts:
         pair = bitext.source, bitext.target

@@ -77,6 +77,21 @@ def test_report_translates_once_and_caches_translations(
     assert len(done) == 4
 
 
+def test_report_has_the_directions_of_each_test_set(
+    bundle: Bundle, data: Path, done: list[Path], tmp_path: Path
+) -> None:
+    further = bundle.manifest.directions[0].model_copy(update={"source": "fr"})
+    directions = (*bundle.manifest.directions, further)
+    both = bundle.manifest.model_copy(update={"directions": directions})
+    copy = shutil.copytree(bundle.path, tmp_path / "both")
+    (copy / "manifest.json").write_text(both.to_json(), encoding="utf-8")
+    page = tmp_path / "page.html"
+    arguments = ["report", str(copy), "--test", "captions", "--data", str(data), "-o", str(page)]
+    assert main(arguments) == 0
+    document = json.loads(page.with_suffix(".json").read_text(encoding="utf-8"))
+    assert [section["title"] for section in document["sections"]] == ["captions, de-en"]
+
+
 @pytest.mark.parametrize(
     ("more", "named"),
     [
