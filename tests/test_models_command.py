@@ -128,7 +128,7 @@ def test_model_is_fetched_imported_listed_verified_and_removed(
     assert Bundle.open(tmp_path / "bundles" / "twin").manifest == twin
     for name in ("../out", ".hidden"):
         assert main(["models", "add", str(bundle.path), "--name", name]) == 2
-        assert f"{name!r} is no name for a bundle" in capsys.readouterr().err
+        assert f"a bundle cannot be called {name!r}" in capsys.readouterr().err
     assert main(["models", "add", str(bundle.path), "hf:a/b", "--name", "both"]) == 2
     assert "--name is for one bundle" in capsys.readouterr().err
     assert main(["models", "add", str(bundle.path)]) == 2

@@ -92,6 +92,15 @@ def read_model(path: Path) -> Imported:
         return replace(reader(directory), licence=licence_of(directory))
 
 
+def require_name(called: str) -> None:
+    """Raise ``UnsupportedCheckpoint`` unless a bundle can have this name."""
+    if not re.fullmatch(NAME, called):
+        raise UnsupportedCheckpoint(
+            f"a bundle cannot be called {called!r}; give it a --name of lower-case letters, "
+            "digits, dots, dashes and underscores"
+        )
+
+
 def import_model(
     directory: Path,
     bundles: Path,
@@ -116,11 +125,7 @@ def import_model(
     resolved = directory.resolve()
     stem = resolved.name if directory.is_dir() else resolved.stem
     called = name or re.sub(r"[^a-z0-9._-]+", "-", stem.lower()).lstrip("._-")
-    if not re.fullmatch(NAME, called):
-        raise UnsupportedCheckpoint(
-            f"a bundle cannot be called {called!r}; give it a --name of lower-case letters, "
-            "digits, dots, dashes and underscores"
-        )
+    require_name(called)
     imported = read_model(directory)
     directions = tuple(
         direction.model_copy(update={"source_eos": imported.source_eos})

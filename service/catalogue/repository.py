@@ -196,6 +196,7 @@ class ModelRepository:
             for model in loaded:
                 await model.close()
             raise
+        kept = dict(sorted(kept.items()))
         after = tuple(model for _, model in kept.values())
         failed = {name: why for name, (_, why) in broken.items()} | doubled
         self._found, self._broken = kept, broken

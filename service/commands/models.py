@@ -197,10 +197,10 @@ def _alone(directory: Path) -> Iterator[None]:
 def _add_one(model: str, settings: Settings, options: argparse.Namespace) -> None:
     # onnx and safetensors are imported only by this action.
     from models.export.publication import described
-    from models.importing.importing import NAME, import_model, licence_of
+    from models.importing.importing import import_model, licence_of, require_name
 
-    if options.name is not None and not re.fullmatch(NAME, options.name):
-        raise CommandFailed(f"{options.name!r} is no name for a bundle; it has to match {NAME}")
+    if options.name is not None:
+        require_name(options.name)
     try:
         origin = _origin(model, settings)
     except ImportError as error:
