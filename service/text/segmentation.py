@@ -60,6 +60,8 @@ _OTHER_BLANK = re.compile(r"[^\S ]")
 _ORDINAL_END = re.compile(r"(?<!\S)\(?\d{1,2}\.\s*$")
 _IN_ABBREVIATION = re.compile(r"(?<=\.)(?:[-‐‑ºª]|[^\W\d_]\.)")  # noqa: RUF001 - hyphens
 """The rest of ``J.-C.``, ``n.º`` and ``a.C.`` behind their first dot."""
+_NEXT = re.compile(r" *+(.?)")
+"""The next visible character. ``_ends`` has replaced all other blanks."""
 _DOTTED = re.compile(r"(?:\b[^\W\d_]|\.\w{1,2})\.\s*$")
 """An initial, or an abbreviation with two dots, which ends no sentence before a small letter."""
 _GOES_ON = {
@@ -144,7 +146,9 @@ def _goes_on(line: str, start: int, end: int, language: str) -> bool:
         return True
     if _IN_ABBREVIATION.match(line, end):
         return True
-    if line[end:].lstrip()[:1].islower() and _DOTTED.search(line, start, end):
+    # A copy of the rest of the line would take quadratic time.
+    following = _NEXT.match(line, end)
+    if following and following[1].islower() and _DOTTED.search(line, start, end):
         return True
     return ends_with_abbreviation(line[start:end], language)
 
