@@ -56,12 +56,16 @@ class LocalModels:
         # Raises the reasons if no bundle could be loaded.
         _ = self._repository.catalogue
 
-    def detect(self, text: str, target: str) -> str:
-        """The language of a text, of those that bundles translate to ``target``, or ``target``.
+    def pair(self, text: str, source: str | None, target: str) -> LanguagePair:
+        """The languages on offer for canonical codes, whose region no bundle may have.
 
-        Blocks. Raises ``UndetectedLanguage``, also if the text is probably in another language, and
-        ``NotReady`` if no bundle translates to it.
+        Without ``source``, it is detected among those that are translated to ``target``, or is
+        ``target``. Blocks. Raises ``UndetectedLanguage``, also if the text is probably in another
+        language, and ``NotReady`` if no bundle translates to the target.
         """
+        target = self._offered(target, "target")
+        if source:
+            return LanguagePair(self._offered(source, "source"), target)
         sources = sources_of(self._found(), target)
         if not sources:
             raise self._missing(f"to {target}", f"find one: dragoman models search {target}")
@@ -69,10 +73,10 @@ class LocalModels:
         if found.unserved is not None:
             raise UndetectedLanguage(1, sources, found.unserved)
         # A text without letters is in any language, and copied.
-        return found.language if any(map(str.isalpha, text)) else sources[0]
+        has_letters = any(map(str.isalpha, text))
+        return LanguagePair(found.language if has_letters else sources[0], target)
 
-    def offered(self, code: str, side: Literal["source", "target"]) -> str:
-        """The language of bundles that a canonical code means, whose region they may not have."""
+    def _offered(self, code: str, side: Literal["source", "target"]) -> str:
         pairs = (pair for bundle in self._found() for pair in pairs_of(bundle) or ())
         return nearest(code, {getattr(pair, side) for pair in pairs}) or code
 

@@ -163,13 +163,14 @@ def _checked(items: list[Item], options: argparse.Namespace) -> list[Item]:
         raise CommandFailed("there is no file to translate")
     by_target: dict[Path, Item] = {}
     for item in items:
-        other = by_target.setdefault(Path(item.target).resolve(), item)
+        target = Path(item.target).resolve()
+        other = by_target.setdefault(target, item)
         if other is not item and item.target != STANDARD:
             raise CommandFailed(
                 f"{other.source} and {item.source} would both be {item.target}; translate them "
                 "into folders of their own"
             )
-        if item.source != STANDARD and Path(item.source).resolve() == Path(item.target).resolve():
+        if item.source != STANDARD and Path(item.source).resolve() == target:
             raise CommandFailed(
                 f"{item.target} would be replaced by its translation; --output names another file"
             )

@@ -203,21 +203,17 @@ def _pair(
 ) -> LanguagePair:
     """The languages; raises ``CommandFailed`` and ``UndetectedLanguage``."""
     source, target = options.source and language(options.source), language(options.target)
-    models = None if settings is None else LocalModels(settings)
-    if models is not None:
-        source = source and models.offered(source, "source")
-        target = models.offered(target, "target")
-    if source:
-        return LanguagePair(source, target)
     sample = "\n".join(row.text for block in first for row in block.rows)
-    if models is not None:
-        source = models.detect(sample, target)
+    if settings is not None:
+        pair = LocalModels(settings).pair(sample, source, target)
     else:
-        source = asyncio.run(_asked(sample, options))
-    if source == target:
-        raise CommandFailed(f"the text is in {target} already; --from names another language")
-    say(f"translating from {display_name(source)} ({source})")
-    return LanguagePair(source, target)
+        pair = LanguagePair(source or asyncio.run(_asked(sample, options)), target)
+    if source:
+        return pair
+    if pair.source == pair.target:
+        raise CommandFailed(f"the text is in {pair.target} already; --from names another language")
+    say(f"translating from {display_name(pair.source)} ({pair.source})")
+    return pair
 
 
 async def _asked(sample: str, options: argparse.Namespace) -> str:

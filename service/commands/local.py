@@ -74,10 +74,8 @@ class LocalTranslations:
         return await work.translate(OpenedDocument(document, pair, order), report)
 
     async def _pair(self, sample: str, source: str | None, target: str) -> LanguagePair:
-        to = self._models.offered(language(target), "target")
-        if source:
-            return LanguagePair(self._models.offered(language(source), "source"), to)
-        return LanguagePair(await asyncio.to_thread(self._models.detect, sample, to), to)
+        given = language(source) if source else None
+        return await asyncio.to_thread(self._models.pair, sample, given, language(target))
 
     async def __aenter__(self) -> Self:
         return self

@@ -173,9 +173,9 @@ def prepare(
         """The unit whose translation is taken as it is stored: without tags and terms."""
         if memory is None or (marked.escaped and marked.marked):
             return None
-        if index is not None and index.occur_in(marked.text):
-            return None
-        return memory.index.exact(marked.text if marked.escaped else marked.raw)
+        found = memory.index.exact(marked.text if marked.escaped else marked.raw)
+        has_terms = found is not None and index is not None and index.occur_in(marked.text)
+        return None if has_terms else found
 
     resolved: dict[tuple[int, int, bool], DecodingOptions] = {}
 

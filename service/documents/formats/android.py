@@ -15,7 +15,7 @@ from service.documents.containers.messages import Entry, MessagesDocument
 from service.documents.containers.xml_document import parsed
 from service.documents.fragments.atoms import name_of
 from service.documents.fragments.fragment import Piece
-from service.documents.fragments.message import MARKUP, Message, tag_piece
+from service.documents.fragments.message import MARKUP, Message, pieces_of, tag_piece
 from service.documents.types import UNKNOWN, BrokenDocument, Document, Languages
 from service.text.markup import Markup, xml_tokens
 
@@ -96,29 +96,23 @@ def _is_translated(opened: list[str]) -> bool:
 
 def _message(raw: str) -> Message:
     plain = "<![CDATA[" in raw and not _REFERENCE.search(raw)
-    return Message(raw, _pieces(raw), {}, partial(_written, plain))
+    pieces = pieces_of(raw, _unescaped, _TOKEN, _piece)
+    return Message(raw, pieces, {}, partial(_written, plain))
 
 
-def _pieces(raw: str) -> Iterator[Piece]:
-    end_of_last = 0
-    for found in _TOKEN.finditer(raw):
-        yield Piece("text", _unescaped(raw[end_of_last : found.start()]))
-        end_of_last = found.end()
-        if found["blank"]:
-            yield Piece("text", " ")
-        elif found["mark"]:
-            yield Piece("mark", found[0])
-        elif found["escaped"]:
-            yield Piece("break", found[0])
-        elif found["hidden"]:
-            name = found["hidden"].lower()
-            if name in ("br", "p"):
-                yield Piece("break", found[0])
-            else:
-                yield Piece("close" if found["closing"] else "open", found[0], name)
-        else:
-            yield tag_piece(found)
-    yield Piece("text", _unescaped(raw[end_of_last:]))
+def _piece(found: re.Match[str]) -> Piece:
+    if found["blank"]:
+        return Piece("text", " ")
+    if found["mark"]:
+        return Piece("mark", found[0])
+    if found["escaped"]:
+        return Piece("break", found[0])
+    if not found["hidden"]:
+        return tag_piece(found)
+    name = found["hidden"].lower()
+    if name in ("br", "p"):
+        return Piece("break", found[0])
+    return Piece("close" if found["closing"] else "open", found[0], name)
 
 
 def _unescaped(raw: str) -> str:

@@ -17,7 +17,14 @@ from service.documents.containers.encoding import EncodedText, decode
 from service.documents.containers.messages import Entry, MessagesDocument
 from service.documents.fragments.fragment import Piece
 from service.documents.fragments.lines import lines_of
-from service.documents.fragments.message import MARKUP, Message, escaped, is_html, tag_piece
+from service.documents.fragments.message import (
+    MARKUP,
+    Message,
+    escaped,
+    is_html,
+    pieces_of,
+    tag_piece,
+)
 from service.documents.types import UNKNOWN, BrokenDocument, Document, Languages
 
 _WIDTH = 76
@@ -123,26 +130,21 @@ def _joined(field: re.Match[str]) -> str:
 
 def _message(raw: str) -> Message:
     marked = is_html(raw)
-    return Message(raw, _pieces(raw, marked), {}, partial(_written, raw if marked else None))
+    pieces = pieces_of(raw, partial(_read, marked), _TOKEN, _piece)
+    return Message(raw, pieces, {}, partial(_written, raw if marked else None))
 
 
-def _pieces(raw: str, marked: bool) -> Iterator[Piece]:
-    end_of_last = 0
-    for found in _TOKEN.finditer(raw):
-        yield Piece("text", _read(raw[end_of_last : found.start()], marked))
-        end_of_last = found.end()
-        if found["backslash"]:
-            yield Piece("text", "\\")
-        elif found["end"]:
-            yield Piece("break", found[0])
-        elif found["escape"]:
-            yield Piece("mark", found[0])
-        else:
-            yield tag_piece(found)
-    yield Piece("text", _read(raw[end_of_last:], marked))
+def _piece(found: re.Match[str]) -> Piece:
+    if found["backslash"]:
+        return Piece("text", "\\")
+    if found["end"]:
+        return Piece("break", found[0])
+    if found["escape"]:
+        return Piece("mark", found[0])
+    return tag_piece(found)
 
 
-def _read(raw: str, marked: bool) -> str:
+def _read(marked: bool, raw: str) -> str:
     text = polib.unescape(raw)
     return html.unescape(text) if marked else text
 

@@ -135,16 +135,6 @@ def escaped(value: str, text: str) -> str:
     return text
 
 
-def pieces_of(value: str, read: Callable[[str], str] = str) -> Iterator[Piece]:
-    """The pieces of a value; ``read`` resolves the escapes of its text."""
-    end_of_last = 0
-    for found in _MARKUP.finditer(value):
-        yield Piece("text", read(value[end_of_last : found.start()]))
-        yield tag_piece(found)
-        end_of_last = found.end()
-    yield Piece("text", read(value[end_of_last:]))
-
-
 def tag_piece(found: re.Match[str]) -> Piece:
     """The piece of a match of a pattern with ``MARKUP``."""
     raw = found[0]
@@ -158,3 +148,21 @@ def tag_piece(found: re.Match[str]) -> Piece:
     if raw.endswith("/>"):
         return Piece("thing", raw)
     return Piece("close" if raw.startswith("</") else "open", raw, f"<{name}>")
+
+
+def pieces_of(
+    value: str,
+    read: Callable[[str], str] = str,
+    pattern: re.Pattern[str] = _MARKUP,
+    piece: Callable[[re.Match[str]], Piece] = tag_piece,
+) -> Iterator[Piece]:
+    """The pieces of a value; ``read`` resolves the escapes of its text.
+
+    ``pattern`` finds what is not text, and ``piece`` says what it is.
+    """
+    end_of_last = 0
+    for found in pattern.finditer(value):
+        yield Piece("text", read(value[end_of_last : found.start()]))
+        yield piece(found)
+        end_of_last = found.end()
+    yield Piece("text", read(value[end_of_last:]))
