@@ -188,6 +188,11 @@ def require_trainable(bundle: Bundle, direction: tuple[str, str]) -> Network:
             f"{bundle.path} selects its languages by tokens that training does not write, such as "
             ">>fra<< of OPUS-MT or __fr__ of M2M100, and cannot be fine-tuned"
         )
+    if not all(each.source_eos for each in manifest.directions):
+        raise InvalidRecipe(
+            f"{bundle.path} reads sentences without a token at their end, which training writes, "
+            "and cannot be fine-tuned"
+        )
     config, _ = read_network(bundle)
     network = Network(**{field: getattr(config, field) for field in Network.__slots__})
     described = network.config(config.source_vocabulary, config.target_vocabulary)

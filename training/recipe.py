@@ -347,6 +347,8 @@ class Network:
     activation: Activation = "relu"
     decoder: Literal["self-attention", "ssru"] = "self-attention"
     """First sub-layer of each decoder layer; ``ssru`` is a recurrence (Kim et al. 2019)."""
+    norm_epsilon: Annotated[float, Field(gt=0, lt=1)] = 1e-5
+    """Added to the variance by layer normalisation."""
     residual_dropout: Rate = 0.1
     attention_dropout: Rate = 0.0
     feed_forward_dropout: Rate = 0.0

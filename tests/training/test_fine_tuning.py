@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,6 +14,7 @@ import torch
 from models.bundle.bundle import Bundle
 from models.importing.importing import import_model
 from tests.support.checkpoints import sentences, write_marian
+from tests.support.firefox import SIZES, write_firefox
 from training import checkpoint
 from training.averaged import averaged_network, interpolated
 from training.cli import main
@@ -83,6 +85,11 @@ def test_the_recipe_has_the_network_and_vocabulary_of_the_bundle() -> None:
     assert [corpus.name for corpus in alone.data.train] == ["own/train"]
     with pytest.raises(InvalidRecipe, match="a bundle is fine-tuned if"):
         recipe_for("mine", Bundle.open(COMMITTED), ("de", "fr"), own, own)
+    bundle = Bundle.open(COMMITTED)
+    endless = [d.model_copy(update={"source_eos": False}) for d in bundle.manifest.directions]
+    manifest = bundle.manifest.model_copy(update={"directions": tuple(endless)})
+    with pytest.raises(InvalidRecipe, match="without a token at their end"):
+        recipe_for("mine", replace(bundle, manifest=manifest), ("de", "en"), own, own)
 
 
 @pytest.mark.slow
@@ -109,6 +116,32 @@ def test_imported_bundle_with_two_tokenizers_is_fine_tuned(separate: bool, tmp_p
     before, after = (read_network(each)[1] for each in (old, new))
     assert before.keys() == after.keys()
     assert not torch.equal(before["generator.weight"], after["generator.weight"])
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("few_samples")
+@pytest.mark.parametrize("shared", [True, False], ids=["shared rows", "two vocabularies"])
+def test_model_of_firefox_is_fine_tuned_and_keeps_its_alignments(
+    shared: bool, tmp_path: Path
+) -> None:
+    written = write_firefox(tmp_path / "model", SIZES["small"], shared=shared)
+    own, other = (written.words[side] for side in (0, -1))
+    rng = random.Random(3)
+    chosen = [rng.choices(range(len(own)), k=rng.randint(3, 8)) for _ in range(80)]
+    pairs = (" ".join(own[i] for i in c) + "\t" + " ".join(other[i] for i in c) for c in chosen)
+    (tmp_path / "memory.tsv").write_text("\n".join(pairs), encoding="utf-8")
+    bundles = tmp_path / "bundles"
+    old, _ = import_model(written.model.parent, bundles)
+    command = ["fine-tune", old.manifest.name, f"--data={tmp_path / 'memory.tsv'}", "-o", "mine"]
+    command += ["--steps=4", "--threads=1", f"--bundles={bundles}", f"--runs={tmp_path / 'runs'}"]
+    assert main([*command, "--no-general"]) == 0
+    new = Bundle.open(bundles / "mine")
+    assert new.manifest.alignment == old.manifest.alignment is not None
+    (before, weights), (after, changed) = (read_network(each) for each in (old, new))
+    assert (before.decoder, before.norm_epsilon) == ("ssru", 1e-6)
+    assert before == after
+    gates = [each["decoder.0.recurrence.gate.weight"] for each in (weights, changed)]
+    assert not torch.equal(*gates)
 
 
 @pytest.mark.slow

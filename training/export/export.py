@@ -86,11 +86,7 @@ def export(
             strength=recipe.strength,
         ),
         shortlist=run.shortlist if run.shortlist.exists() else None,
-        alignment=(
-            AlignmentSource(layer=network.config.decoder_layers - 1, head=0)
-            if recipe.optimisation.guided_alignment
-            else None
-        ),
+        alignment=_alignment_of(recipe, run),
     )
     fits = _Fitting(recipe, network.config.max_length, data_directory, tokenizers, directions)
     sentences = [
@@ -186,6 +182,17 @@ def _tokenizer_files(run: RunDirectory) -> dict[str, Path]:
     if run.source_tokenizer.exists():
         return {SOURCE_TOKENIZER: run.source_tokenizer, TARGET_TOKENIZER: run.target_tokenizer}
     return {TOKENIZER: run.tokenizer}
+
+
+def _alignment_of(recipe: Recipe, run: RunDirectory) -> AlignmentSource | None:
+    """The head that guided alignment trained, here or in the bundle that is fine-tuned."""
+    if recipe.optimisation.guided_alignment:
+        return AlignmentSource(layer=recipe.network.decoder_layers - 1, head=0)
+    if not recipe.vocabulary.inherited:
+        return None
+    report = json.loads(run.report.read_text(encoding="utf-8"))
+    learned = report.get("initial", {}).get("alignment")
+    return learned and AlignmentSource(**learned)
 
 
 def data_of(recipe: Recipe, run: RunDirectory) -> tuple[Corpus, ...]:

@@ -13,7 +13,7 @@ import numpy as np
 import onnx
 import torch
 from numpy.typing import NDArray
-from onnx import numpy_helper
+from onnx import helper, numpy_helper
 from torch import Tensor
 
 from models.bundle.bundle import Bundle, weights_file
@@ -29,7 +29,12 @@ FIRST_POSITIONS = range(3)
 """Values of ``first_position`` that are tried. M2M100 has 2, every other network has 0."""
 SINUSOID_TOLERANCE = 1e-3
 """Four times the rounding error of fp16 near 1."""
-FUSED = ("query_key_value", "key_value")
+FUSED = {
+    "query_key_value": ("query", "key", "value"),
+    "key_value": ("key", "value"),
+    "input_gate": ("input", "gate"),
+}
+"""Names of the parts of matrices that are one in a graph."""
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -38,12 +43,9 @@ def read_network(bundle: Bundle) -> tuple[TransformerConfig, dict[str, Tensor]]:
     """The configuration of a bundle's network, and its state dict in fp32.
 
     Reads the most exact precision of the bundle. int8 weights are dequantised. The configuration
-    has default dropout rates, because a bundle does not record them. Raises ``InvalidBundle`` for
-    a decoder of SSRU, and if the graph does not have the weights of the network that the manifest
-    describes.
+    has default dropout rates, because a bundle does not record them. Raises ``InvalidBundle`` if
+    the graph does not have the weights of the network that the manifest describes.
     """
-    if bundle.manifest.dimensions.recurrent:
-        raise InvalidBundle(f"{bundle.path} has decoder layers of SSRU, which cannot be read back")
     # Graphs in fp16 may share the weights of int8.
     precision = next(each for each in PREFERRED if weights_file(each) in bundle.manifest.files)
     path = bundle.graph("attention", precision)
@@ -94,6 +96,11 @@ def _config_of(bundle: Bundle, graph: onnx.GraphProto, arrays: Arrays) -> Transf
     activation: Activation = "gelu" if "Gelu" in operators else "relu"
     if "QuickGelu" in operators:
         activation = "silu"
+    (epsilon,) = {
+        helper.get_node_attr_value(node, "epsilon")
+        for node in graph.node
+        if node.op_type == "LayerNormalization"
+    }
     multipliers = [
         arrays[name].item()
         for node in graph.node
@@ -116,6 +123,9 @@ def _config_of(bundle: Bundle, graph: onnx.GraphProto, arrays: Arrays) -> Transf
         scaled_embeddings=any(math.isclose(x, shape.width**0.5, rel_tol=1e-3) for x in multipliers),
         tying=tying,
         output_bias="target.bias" in arrays or "generator.bias" in arrays,
+        decoder=shape.decoder,
+        # Attributes are fp32.
+        norm_epsilon=float(f"{epsilon:.6g}"),
         activation=activation,
         max_length=len(table),
         pad_id=bundle.manifest.special_ids.pad,
@@ -150,11 +160,18 @@ def _state_dict(arrays: Arrays, config: TransformerConfig) -> dict[str, Tensor]:
             norm = f"{layer}_norm" if last else f"{layer}_residual.norm"
             found[f"{norm}.{'weight' if kind == 'scale' else kind}"] = array
         elif part in FUSED:
-            parts = part.split("_")
+            parts = FUSED[part]
             for each, rows in zip(parts, np.split(array, len(parts)), strict=True):
                 found[f"{layer}.{each}.{kind}"] = rows
+        elif part.isdecimal() and (fused := layer.rpartition("."))[2] in FUSED:
+            # int8 matrices whose inputs have scales of their own are not joined.
+            found[f"{fused[0]}.{FUSED[fused[2]][int(part)]}.{kind}"] = array
         else:
             found[name] = array
+    if config.recurrent:
+        for i in range(config.decoder_layers):
+            # Zeros beside the bias of the gate.
+            found.pop(f"decoder.{i}.recurrence.input.bias")
     table = found.pop("target.weight")
     found["target_embedding.tokens.weight"] = table
     found["source_embedding.tokens.weight"] = found.pop("source.weight", table)

@@ -120,11 +120,13 @@ class PretrainedBundle:
         """Description of the initial bundle in the report of ``prepare``, because the bundle may be
         replaced later."""
         manifest = self.bundle.manifest
+        alignment = manifest.alignment and manifest.alignment.model_dump()
         return {
             "bundle": manifest.name,
             "version": manifest.version,
             "directions": [[each.source, each.target] for each in manifest.directions],
             "data": [corpus.model_dump(mode="json") for corpus in manifest.provenance.data],
+            **({"alignment": alignment} if alignment else {}),
         }
 
     def tokenizers(self) -> Tokenizers:

@@ -18,8 +18,10 @@ from models.export.parity import (
     check_translations,
 )
 from models.export.weights import collect_weights, quantise
+from models.importing.importing import import_model, read_model
 from models.reference.beam import Hypothesis, searching_of
 from models.transformer.transformer import Transformer
+from tests.support.firefox import SIZES, write_firefox
 from tests.support.networks import CONFIG, random_network, random_ranges, write_bundle
 from tests.support.proofs import attended_by_network, translated_by_both
 from tests.support.tiny_training import CHOICES, tiny_network
@@ -33,6 +35,7 @@ OTHERS: list[dict[str, Any]] = [
     {"positions": "sinusoidal_tensor2tensor", "first_position": 2, "activation": "gelu"},
     {"tying": "none", "output_bias": True, "scaled_embeddings": False, "decoder_layers": 2},
     {"tying": "decoder", "source_vocabulary": 18, "max_length": 14, "heads": 4},
+    {"decoder": "ssru", "norm": "after", "norm_epsilon": 1e-6, "decoder_layers": 2},
 ]
 """Properties of networks that ``CHOICES`` does not vary."""
 
@@ -115,6 +118,35 @@ def test_fp16_graphs_of_int8_weights_compute_what_the_dequantised_network_comput
     translated = translated_by_both(reference, path, ["fp16"], sources, searching)
     check_translations(translated)
     check_attention(attended_by_network(reference, translated), path, SPECIAL_IDS, "fp16")
+
+
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("joined", [True, False], ids=["one scale", "a scale for each matrix"])
+def test_weights_of_models_of_firefox_are_those_of_their_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shared: bool, joined: bool
+) -> None:
+    write_firefox(tmp_path / "model", SIZES["small"], shared=shared)
+    imported = read_model(tmp_path / "model")
+    # ``import_model`` frees the weights that it has written.
+    expected = dict(imported.network.weights)
+    if not joined:
+        assert imported.integers is not None
+        integers = {
+            name: replace(
+                each, input_multiplier=each.input_multiplier and each.input_multiplier + i
+            )
+            for i, (name, each) in enumerate(imported.integers.items())
+        }
+        other = replace(imported, integers=integers)
+        monkeypatch.setattr("models.importing.importing.read_model", lambda _: other)
+    bundle, _ = import_model(tmp_path / "model", tmp_path / "bundles", precisions=("int8",))
+    config, weights = read_network(bundle)
+    assert config == imported.network.config
+    assert weights.keys() <= expected.keys()
+    for name, weight in weights.items():
+        # Biases are in units of a product.
+        tolerance = {"atol": 1e-3} if name.endswith("bias") else {"rtol": 1e-6}
+        np.testing.assert_allclose(weight, expected[name], err_msg=name, **tolerance)
 
 
 @pytest.fixture(scope="module")
