@@ -194,7 +194,7 @@ def create_router(
     async def limit(request: Request) -> Response:
         await authorize(request)
         limits = (await read_fields(request)).parse(LimitParameters).limits()
-        await keys.limit(_name(request), limits)
+        await keys.limit(_name(request), lambda _: limits)
         audit("key limited", "admin", key=_name(request))
         return Response(status_code=HTTPStatus.NO_CONTENT)
 

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import fields, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, TypeVar
 
 from service.observability.logging import audit, configure
@@ -21,6 +22,7 @@ T = TypeVar("T")
 
 _FROM_INPUT = "-"
 _DEFAULT = "default"
+_NO_LIMITS = Limits()
 _GUESSABLE = 16
 """Characters; a shorter chosen key prints a warning."""
 
@@ -119,7 +121,7 @@ def _time(text: str) -> datetime:
     return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
 
 
-def _limits_of(options: argparse.Namespace, present: Limits | None = None) -> Limits:
+def _limits_of(options: argparse.Namespace, present: Limits = _NO_LIMITS) -> Limits:
     """``present`` limits with those of the options instead."""
     given = {each.name: getattr(options, each.name) for each in fields(Limits)}
     changed: dict[str, Any] = {
@@ -127,7 +129,7 @@ def _limits_of(options: argparse.Namespace, present: Limits | None = None) -> Li
         for name, value in given.items()
         if value is not None
     }
-    return replace(present or Limits(), **changed)
+    return replace(present, **changed)
 
 
 def _add(options: argparse.Namespace) -> int:
@@ -165,11 +167,7 @@ def _new_key(
 
 
 def _limit(options: argparse.Namespace) -> int:
-    async def change(keys: KeyStore) -> None:
-        present = {key.name: key.limits for key in await keys.all()}
-        await keys.limit(options.name, _limits_of(options, present.get(options.name)))
-
-    _in_store(options, change)
+    _in_store(options, lambda keys: keys.limit(options.name, partial(_limits_of, options)))
     _audit("key limited", options.name)
     return 0
 

@@ -17,7 +17,18 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, and_, delete, func, insert, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    and_,
+    delete,
+    func,
+    insert,
+    or_,
+    select,
+    update,
+)
 
 from models.bundle.languages import canonical
 from service.state.database import Database
@@ -172,12 +183,12 @@ class KeyStore:
         await self._change(write)
         return value
 
-    async def limit(self, name: str, limits: Limits) -> None:
-        """Replace the limits of a name; raises ``KeyRefused`` or ``KeyNotFound``."""
-        _check(limits)
+    async def limit(self, name: str, change: Callable[[Limits], Limits]) -> None:
+        """``change`` the limits of a name; raises ``KeyRefused`` or ``KeyNotFound``."""
 
         def write(connection: Connection) -> None:
-            _require(connection, name)
+            limits = change(_read_limits(_require(connection, name)))
+            _check(limits)
             connection.execute(update(API_KEYS).where(_is(name)).values(_row_of(limits)))
 
         await self._change(write)
@@ -320,18 +331,30 @@ def _row_of(limits: Limits) -> dict[str, Any]:
     }
 
 
+def _read_limits(row: Row[Any]) -> Limits:
+    """The inverse of ``_row_of``."""
+    return Limits(
+        row.requests_per_minute,
+        row.characters_per_month,
+        row.bulk,
+        tuple(json.loads(row.models or "[]")),
+        tuple(json.loads(row.languages or "[]")),
+    )
+
+
 def _is(name: str) -> ColumnElement[bool]:
     return API_KEYS.c.name == name
 
 
-def _require(connection: Connection, name: str) -> None:
+def _require(connection: Connection, name: str) -> Row[Any]:
+    """The row of a name; raises ``KeyNotFound``."""
     # PostgreSQL refuses texts with U+0000, which is in no valid name.
-    found = (
-        _VALID_NAME.fullmatch(name)
-        and connection.execute(select(API_KEYS.c.name).where(_is(name))).first()
-    )
-    if not found:
+    if not _VALID_NAME.fullmatch(name):
         raise KeyNotFound(name)
+    found = connection.execute(select(API_KEYS).where(_is(name))).first()
+    if found is None:
+        raise KeyNotFound(name)
+    return found
 
 
 def _insert(connection: Connection, name: str, secret: Secret) -> None:
@@ -364,13 +387,7 @@ def _select(connection: Connection) -> tuple[ApiKey, ...]:
     found = (
         ApiKey(
             row.name,
-            Limits(
-                row.requests_per_minute,
-                row.characters_per_month,
-                row.bulk,
-                tuple(json.loads(row.models or "[]")),
-                tuple(json.loads(row.languages or "[]")),
-            ),
+            _read_limits(row),
             datetime.fromisoformat(row.created),
             tuple(by_name.get(row.name, ())),
         )

@@ -1,7 +1,11 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 
@@ -34,7 +38,7 @@ async def test_a_random_key_is_found_with_its_limits(database: Database) -> None
     assert found is not None
     assert found.name == "weblate"
     assert found.limits == limits
-    await store.limit("weblate", Limits())
+    await store.limit("weblate", lambda _: Limits())
     found = await store.find(key)
     assert found is not None
     assert found.limits == Limits()
@@ -61,6 +65,28 @@ def test_removed_keys_stop_working_and_remaining_keys_work(
                 assert await store.find(key + "x") is None or key + "x" in keys.values()
 
     run(check())
+
+
+async def test_changes_of_limits_by_two_processes_at_once_are_both_kept(
+    place: Path | SecretStr, database: Database
+) -> None:
+    async with Database(place) as first, Database(place) as second:
+        stores = KeyStore(first), KeyStore(second)
+        await stores[0].add("weblate", "secret")
+        meeting = threading.Barrier(2)
+
+        def change(limits: Limits, **changes: bool | int) -> Limits:
+            with suppress(threading.BrokenBarrierError):
+                # The other reads the limits in this time, unless it waits for this change.
+                meeting.wait(0.3)
+            return replace(limits, **changes)
+
+        await asyncio.gather(
+            stores[0].limit("weblate", partial(change, bulk=True)),
+            stores[1].limit("weblate", partial(change, requests_per_minute=9)),
+        )
+        found = await stores[0].find("secret")
+        assert found is not None and found.limits == Limits(9, bulk=True)
 
 
 async def test_running_server_sees_keys_changed_by_another_process(
