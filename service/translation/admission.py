@@ -12,12 +12,12 @@ from __future__ import annotations
 import math
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 
 from service.engine.types import Priority
 from service.translation.errors import Overloaded, TextTooLarge
-from service.translation.expected_wait import ExpectedWait
+from service.translation.expected_wait import ExpectedWait, Note
 
 _CHARACTERS_PER_TOKEN = 4
 """Usual ratio in European languages. Where it is less, the exact number of tokens decides later."""
@@ -52,7 +52,7 @@ class Admission:
     @contextmanager
     def admitted(
         self, tokens: int, caller: str = "", priority: Priority = "interactive"
-    ) -> Iterator[Callable[[float], None]]:
+    ) -> Iterator[Note]:
         """Reserve ``tokens``; yields a function that notes how much of them has been finished.
 
         Raises ``Overloaded``, or ``TextTooLarge`` above the capacity.
@@ -65,21 +65,15 @@ class Admission:
         self._refuse_long_wait(tokens, caller, priority)
         self._taken += tokens
         self._taken_by[caller] += tokens
-        if self._expected is not None:
-            self._expected.begin(tokens, priority)
+        counted = self._expected and self._expected.counted(tokens, priority)
         try:
-            yield self._note
+            with counted or nullcontext(_ignore) as note:
+                yield note
         finally:
-            if self._expected is not None:
-                self._expected.end(tokens, priority)
             self._taken -= tokens
             self._taken_by[caller] -= tokens
             if not self._taken_by[caller]:
                 del self._taken_by[caller]
-
-    def _note(self, tokens: float) -> None:
-        if self._expected is not None:
-            self._expected.note(tokens)
 
     def _refuse_unless_free(self, tokens: int, caller: str) -> None:
         if self._taken + tokens <= self._capacity:
@@ -99,3 +93,7 @@ class Admission:
 
     def _has_little(self, caller: str, tokens: int, capacity: int) -> bool:
         return bool(caller) and self._taken_by[caller] + tokens <= capacity // _LITTLE
+
+
+def _ignore(tokens: float, decoded: bool = True) -> None:
+    """A ``Note`` where no wait is expected."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 
@@ -14,6 +14,7 @@ from service.catalogue.result_cache import DeliverDecoded, SourceSentence
 from service.engine.types import DEFAULT_ORIGIN, Decoded, Origin
 from service.translation.admission import Admission
 from service.translation.decoder import Decoder, ForcedPass
+from service.translation.expected_wait import Note
 from service.translation.forced_pass import forced_pass_of
 from service.translation.tasks import together
 
@@ -105,17 +106,16 @@ class _EngineDecoder:
 
 
 def _noting(
-    note: Callable[[float], None],
+    note: Note,
     share: float,
     sentences: Sequence[SourceSentence],
     deliver: DeliverDecoded | None,
 ) -> DeliverDecoded:
-    """``deliver``, which also notes ``share`` for each token that an engine has decoded."""
+    """``deliver``, which also notes ``share`` for each token of a sentence."""
 
     def delivered(number: int, decoded: Decoded) -> None:
         # Results from a cache are no measure of the engine.
-        if decoded.durations.decoding > 0:
-            note(share * len(sentences[number][0]))
+        note(share * len(sentences[number][0]), decoded.durations.decoding > 0)
         if deliver is not None:
             deliver(number, decoded)
 

@@ -9,20 +9,29 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Protocol
 
 from service.engine.types import Priority
 
 BUSY = 256
-"""Tokens in flight from which the rate is measured, because less does not fill a batch. So much is
-always admitted."""
+"""Unfinished tokens from which the rate is measured, because fewer do not fill a batch. As long as
+fewer are in flight a request is admitted, without which a rate that is too low would stay so."""
 _MEMORY_SECONDS = 10.0
-"""Time constant of the rate, of seconds in which so much was in flight."""
+"""Time constant of the rate, of seconds in which so much was unfinished."""
 _FIRST_RATE, _FIRST_SECONDS = 8_192.0, 0.5
 """Tokens per second that are assumed at the start, as if measured for so long."""
 _SLOWDOWN = 4.0
 """A request may take so many times as long as alone, and the permitted wait."""
 _SIZES = 64
+
+
+class Note(Protocol):
+    """Notes that so many tokens of a request are finished."""
+
+    def __call__(self, tokens: float, decoded: bool = True) -> None:
+        """Without ``decoded``, an engine had nothing to do for them."""
 
 
 class _Sizes:
@@ -63,6 +72,8 @@ class ExpectedWait:
         self._finished = _FIRST_RATE * _FIRST_SECONDS
         self._busy = _FIRST_SECONDS
         """Seconds in which ``_finished`` were finished, both decayed."""
+        self._unfinished = 0.0
+        """Tokens in flight without those that have been noted."""
         self._since = clock()
 
     @property
@@ -74,27 +85,34 @@ class ExpectedWait:
         """Tokens that can be finished in the longest permitted wait."""
         return self.rate * self._seconds[priority]
 
-    def begin(self, tokens: int, priority: Priority) -> None:
-        """Count a request in."""
+    @contextmanager
+    def counted(self, tokens: int, priority: Priority) -> Iterator[Note]:
+        """Count a request as in flight inside the context."""
+        left = float(tokens)
+
+        def note(tokens: float, decoded: bool = True) -> None:
+            nonlocal left
+            if self._measure() and decoded:
+                self._finished += tokens
+            self._unfinished -= tokens
+            left -= tokens
+
         self._measure()
         self._sizes[priority].add(tokens)
-
-    def note(self, tokens: float) -> None:
-        """Count finished work of a request that is in flight."""
-        if self._measure():
-            self._finished += tokens
-
-    def end(self, tokens: int, priority: Priority) -> None:
-        """Count a request out."""
-        self._measure()
-        self._sizes[priority].add(tokens, -1)
+        self._unfinished += tokens
+        try:
+            yield note
+        finally:
+            self._measure()
+            self._sizes[priority].add(tokens, -1)
+            self._unfinished -= left
 
     def excess(self, tokens: int, priority: Priority, share: float) -> float:
         """Seconds by which a request would exceed its permitted time; not positive if it may come.
 
         ``share`` is the part of the permitted wait. Requests for no tokens are of the usual size.
         """
-        if self._in_flight + tokens <= BUSY:
+        if self._in_flight < BUSY:
             return 0.0
         interactive, bulk = self._sizes["interactive"], self._sizes["bulk"]
         if not tokens:
@@ -112,8 +130,9 @@ class ExpectedWait:
     def _measure(self) -> bool:
         """Count the time since the last call if there was work for a batch; returns whether."""
         now = self._clock()
-        passed, self._since = now - self._since, now
-        if self._in_flight < BUSY:
+        # A process that was stopped says nothing about its speed.
+        passed, self._since = min(now - self._since, _MEMORY_SECONDS), now
+        if self._unfinished < BUSY:
             return False
         kept = math.exp(-passed / _MEMORY_SECONDS)
         self._finished *= kept

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from service.engine.types import Priority
 from service.translation.admission import Admission
 from service.translation.errors import Overloaded
-from service.translation.expected_wait import BUSY, ExpectedWait, _Sizes
+from service.translation.expected_wait import BUSY, ExpectedWait, Note, _Sizes
 
 
 class Clock:
@@ -27,22 +27,23 @@ class Served:
     def __init__(self) -> None:
         self.clock = Clock()
         self.expected = ExpectedWait({"interactive": 2.0, "bulk": 30.0}, self.clock)
-        self.waiting: list[tuple[int, float]] = []
-        """Tokens and arrivals."""
+        self.waiting: list[tuple[int, float, Note, ExitStack]] = []
+        """Tokens, arrivals, and what notes and ends a request."""
 
     def arrive(self, tokens: int, priority: Priority = "interactive", share: float = 1.0) -> bool:
         if self.expected.excess(tokens, priority, share) > 0:
             return False
-        self.expected.begin(tokens, priority)
-        self.waiting.append((tokens, self.clock.now))
+        held = ExitStack()
+        note = held.enter_context(self.expected.counted(tokens, priority))
+        self.waiting.append((tokens, self.clock.now, note, held))
         return True
 
-    def serve(self, rate: float, priority: Priority = "interactive") -> float:
+    def serve(self, rate: float, decoded: bool = True) -> float:
         """Finish the oldest; returns the seconds since it arrived."""
-        tokens, begun = self.waiting.pop(0)
+        tokens, begun, note, held = self.waiting.pop(0)
         self.clock.now += tokens / rate
-        self.expected.note(tokens)
-        self.expected.end(tokens, priority)
+        note(tokens, decoded)
+        held.close()
         return self.clock.now - begun
 
 
@@ -107,18 +108,44 @@ def test_bulk_waits_longer_and_does_not_hold_up_others() -> None:
 
 def test_work_counts_when_it_is_done_not_at_the_end_of_its_request() -> None:
     served = Served()
-    served.arrive(50_000)
-    for _ in range(300):
-        served.clock.now += 0.1
-        served.expected.note(150)
-    assert served.expected.rate == pytest.approx(1_500, rel=0.02)
-    served.expected.end(50_000, "interactive")
+    with served.expected.counted(50_000, "interactive") as note:
+        for _ in range(300):
+            served.clock.now += 0.1
+            note(150)
+        assert served.expected.rate == pytest.approx(1_500, rel=0.02)
     assert served.expected.rate == pytest.approx(1_500, rel=0.02)
     # Time in which nothing is finished counts, too.
-    served.arrive(50_000)
-    served.clock.now += 10
-    served.expected.end(50_000, "interactive")
+    with served.expected.counted(50_000, "interactive"):
+        served.clock.now += 10
     assert served.expected.rate < 700
+
+
+def test_time_without_work_for_an_engine_does_not_count() -> None:
+    served = Served()
+    before = served.expected.rate
+    for _ in range(60):
+        with served.expected.counted(1_000, "interactive") as note:
+            note(1_000, decoded=False)
+            # The answer is written, or sent to a slow client.
+            served.clock.now += 1
+    assert served.expected.rate == before
+
+
+@pytest.mark.parametrize("tokens", [20, 240])
+def test_a_rate_that_is_measured_too_low_recovers(tokens: int) -> None:
+    served = Served()
+    with served.expected.counted(300, "interactive") as note:
+        for _ in range(600):
+            served.clock.now += 0.1
+            note(0)
+    assert served.expected.rate < 100
+    while served.clock.now < 120:
+        while served.arrive(tokens) and len(served.waiting) < 32:
+            pass
+        while served.waiting:
+            served.serve(20_000)
+    assert served.expected.rate > 2_000
+    assert all(served.arrive(tokens) for _ in range(32))
 
 
 def test_admission_refuses_a_long_wait_with_the_time_to_wait() -> None:

@@ -4,7 +4,8 @@ import asyncio
 import json
 import shutil
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ from service.engine.types import DecodingOptions
 from service.loading.discovery import discover, for_pair
 from service.text.types import LanguagePair
 from service.translation.admission import Admission
-from service.translation.expected_wait import ExpectedWait
+from service.translation.expected_wait import ExpectedWait, Note
 from service.translation.local_translator import LocalTranslator
 from service.translation.types import TranslateRequest
 from tests.support.toy import (
@@ -312,11 +313,16 @@ async def test_translated_sentences_count_as_work_by_their_tokens(
     put_bundle(tmp_path, "a")
     repository = ModelRepository(lambda: discover(tmp_path), load_found)
     await repository.reload()
-    expected, noted = ExpectedWait({"interactive": 2.0, "bulk": 30.0}), list[float]()
-    monkeypatch.setattr(expected, "note", noted.append)
+    expected, noted = ExpectedWait({"interactive": 2.0, "bulk": 30.0}), list[tuple[float, bool]]()
+
+    @contextmanager
+    def counted(*_: object) -> Iterator[Note]:
+        yield lambda tokens, decoded=True: noted.append((tokens, decoded))
+
+    monkeypatch.setattr(expected, "counted", counted)
     translator = LocalTranslator(repository, Admission(10_000, expected), FirstLetterDetector())
     await translator.translate(TranslateRequest(("eins. zwei. drei.",), "en", "de"))
-    assert noted == [len("eins. zwei. drei.") + 1]
+    assert noted == [(len("eins. zwei. drei.") + 1, True)]
     await repository.close()
 
 
