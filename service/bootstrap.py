@@ -266,8 +266,13 @@ def build(
         version=service.__version__,
         lifespan=lifespan,
     )
-    add_pages(app)
-    add_document(app, dialects, keys_required=settings.keys == "required")
+    add_pages(app, settings.public_url)
+    add_document(
+        app,
+        dialects,
+        keys_required=settings.keys == "required",
+        public_url=settings.public_url,
+    )
     return Service(app, repository, translator, metrics, drain, reloader, decode_server, loaded)
 
 

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
+from urllib.parse import urlsplit
 
 from fastapi import FastAPI, Request, Response
 
@@ -67,8 +68,11 @@ _HEADERS = MappingProxyType(
 _PASSING = frozenset({"429", "503"})
 
 
-def add_document(app: FastAPI, dialects: Mapping[str, FastAPI], *, keys_required: bool) -> None:
+def add_document(
+    app: FastAPI, dialects: Mapping[str, FastAPI], *, keys_required: bool, public_url: str = ""
+) -> None:
     """Serve the document at ``/openapi.json``. It is built once, in a thread."""
+    public_path = urlsplit(public_url).path.rstrip("/")
     built: dict[str, bytes] = {}
     building = asyncio.Lock()
 
@@ -80,8 +84,8 @@ def add_document(app: FastAPI, dialects: Mapping[str, FastAPI], *, keys_required
 
     @app.get("/openapi.json", include_in_schema=False)
     async def openapi(request: Request) -> Response:
-        # The path prefix of a proxy, by the server's configuration.
-        prefix = request.scope.get("root_path", "").rstrip("/")
+        # The path prefix of a proxy.
+        prefix = request.scope.get("root_path", "").rstrip("/") or public_path
         async with building:
             if prefix not in built:
                 built[prefix] = await asyncio.to_thread(build, prefix)

@@ -21,6 +21,8 @@ from starlette.middleware.gzip import GZipMiddleware
 from starlette.responses import Response
 from starlette.types import Scope
 
+from service.api.addresses import address_of_service
+
 _STATIC = Path(__file__).parent / "static"
 _IN_HEAD = b"""<link rel="stylesheet" href="static/docs.css">
 <script src="static/docs.js"></script>
@@ -59,7 +61,7 @@ class _PageFiles(StaticFiles):
         return response
 
 
-def add_pages(app: FastAPI) -> None:
+def add_pages(app: FastAPI, public_url: str) -> None:
     app.mount("/static", GZipMiddleware(_PageFiles(directory=_STATIC)), name="static")
     swagger_ui = Path(str(files("fastapi_offline"))) / "static"
     swagger_page = _swagger_page(app.title)
@@ -72,7 +74,8 @@ def add_pages(app: FastAPI) -> None:
     @app.get("/opensearch.xml", include_in_schema=False)
     async def opensearch(request: Request) -> Response:
         """Lets browsers offer the page as a search engine. Its address must be absolute."""
-        text = _OPENSEARCH.format(address=quoteattr(str(request.base_url))[1:-1])
+        address = address_of_service(request, public_url)
+        text = _OPENSEARCH.format(address=quoteattr(f"{address}/")[1:-1])
         return Response(text, media_type="application/opensearchdescription+xml")
 
     @app.get("/docs", include_in_schema=False)

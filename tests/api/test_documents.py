@@ -248,7 +248,11 @@ async def test_public_address_replaces_the_host_of_the_request(settings: Setting
     ):
         files = {"file": ("a.txt", b"eins")}
         answer = await client.post("/translate_file", files=files, data=DE_EN)
+        search = (await client.get("/opensearch.xml")).text
+        document = (await client.get("/openapi.json")).json()
     assert answer.json()["translatedFileUrl"].startswith("https://mt.example/below/download_file/")
+    assert 'template="https://mt.example/below/?text={searchTerms}"' in search
+    assert document["servers"] == [{"url": "/below"}]
 
 
 @pytest.mark.parametrize(

@@ -17,13 +17,28 @@ def text_file(name: str) -> dict[str, Any]:
 
 
 def test_chosen_file_is_tried_again_and_named_after_its_language(visit: Visit) -> None:
+    visit.page.add_init_script(
+        """window.sources = [];
+        const { append } = FormData.prototype;
+        FormData.prototype.append = function (name, ...value) {
+            if (name === "source") window.sources.push(...value);
+            append.call(this, name, ...value);
+        };"""
+    )
     visit.open("#source=de&target=en&text=")
     visit.refuse("translate_file", status=503, json={"error": "the server is full"})
     visit.find("#file-input").set_input_files(text_file("hund.v2.txt"))
     expect(visit.find("#files .problem")).to_contain_text("the server is full")
-    visit.find("#files .problem button").first.click()
+    expect(visit.find("#files-status")).to_contain_text("the server is full")
+    visit.find("#source-language").select_option("auto")
+    visit.find("#files .problem button").first.focus()
+    visit.page.keyboard.press("Enter")
     link = visit.find("#files button").first
     expect(link).to_have_text("Download the translation")
+    expect(link).to_be_focused()
+    expect(visit.find("#files-status")).to_contain_text("is translated")
+    # What is chosen when it is tried again counts.
+    assert visit.page.evaluate("window.sources") == ["de", "auto"]
     with visit.page.expect_download() as download:
         link.click()
     assert download.value.suggested_filename == "hund.v2.en.txt"

@@ -75,6 +75,26 @@ def test_terms_are_of_one_pair_and_of_the_language_that_is_detected(visit: Visit
     expect(visit.find("#glossary-button")).to_have_text("Glossary")
 
 
+def test_tabs_keep_the_terms_of_each_other_and_requests_have_no_more_than_they_may(
+    visit: Visit,
+) -> None:
+    edit_terms(visit)
+    other = Visit(visit.page.context.new_page(), visit.address)
+    other.open("#source=en&target=de&text=My+cat.")
+    write(visit, 0, "Hund", "puppy")
+    expect(visit.find("#target-text")).to_contain_text("puppy")
+    other.find("#glossary-button").click()
+    write(other, 0, "cat", "Mieze")
+    expect(other.find("#target-text")).to_contain_text("Mieze")
+    stored = other.page.evaluate("JSON.parse(localStorage.getItem('dragoman.glossaries'))")
+    assert stored == {"de>en": [["Hund", "puppy"]], "en>de": [["cat", "Mieze"]]}
+    lines = "".join(f"{number:030}\t{number:030}\n" for number in range(1_000))
+    file = {"name": "a.tsv", "mimeType": "text/plain", "buffer": lines.encode()}
+    visit.find("#glossary-file").set_input_files(file)
+    expect(visit.find("#glossary-problem")).to_have_text("A glossary has at most 834 terms here.")
+    expect(visit.find("#target-text")).to_contain_text("puppy")
+
+
 def test_keyboard_edits_terms_and_escape_closes(visit: Visit) -> None:
     begin(visit)
     visit.find("#glossary-button").focus()

@@ -57,16 +57,48 @@ def test_texts_are_kept_and_translated_again_by_keyboard_and_pointer(
     assert stored(visit) == []
 
 
+def test_own_translation_is_kept_and_shown_again(visit: Visit) -> None:
+    visit.pause_clock()
+    visit.open(START + "Ein Hund.")
+    rest(visit)
+    visit.find("#target-text").fill("My words.")
+    rest(visit)
+    visit.page.reload()
+    rest(visit)
+    expect(visit.find("#target-text")).to_contain_text("dog")
+    assert [each["translation"] for each in stored(visit)] == ["My words."]
+    visit.find("#history-button").click()
+    visit.find("#history-list button").first.click()
+    expect(visit.find("#target-text")).to_have_text("My words.")
+    # A text that begins like a former one is another text.
+    for text in ("Eine Katze und ein Hund.", "", "Eine"):
+        visit.find("#source-text").fill(text)
+        if text:
+            visit.find("#source-text").press("Control+Enter")
+            rest(visit)
+    assert [each["text"] for each in stored(visit)] == [
+        "Eine",
+        "Eine Katze und ein Hund.",
+        "Ein Hund.",
+    ]
+
+
 def test_history_that_is_switched_off_is_deleted_and_stays_off(visit: Visit) -> None:
     visit.pause_clock()
     visit.open(START + TEXT)
     rest(visit)
     assert len(stored(visit)) == 1
+    other = Visit(visit.page.context.new_page(), visit.address)
+    other.pause_clock()
+    other.open(START + "Ein Hund.")
     visit.find("#history-button").click()
     visit.find("#settings-button").click()
     visit.find("#setting-keepHistory").uncheck()
     expect(visit.find("#history")).to_be_hidden()
     expect(visit.find("#history-button")).to_be_hidden()
+    assert stored(visit) == []
+    expect(other.find("#history-button")).to_be_hidden()
+    rest(other)
     assert stored(visit) == []
     visit.page.reload()
     rest(visit)

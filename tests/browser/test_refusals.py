@@ -92,13 +92,21 @@ def test_text_beyond_the_limit_is_reported_while_typing(visit: Visit) -> None:
 def test_wrong_key_is_reported_and_can_be_corrected(visit: Visit) -> None:
     visit.open(START)
     expect(visit.find("#key-button")).to_be_hidden()
+    visit.refuse("translate", status=403, **error("Quota exceeded"))
+    visit.find("#source-text").fill("Ein Hund.")
+    expect(visit.find("#problem")).to_have_text("Quota exceeded.")
+    expect(visit.find("#key")).to_be_hidden()
     visit.refuse("translate", status=403, **error("Invalid API key"))
     visit.find("#source-text").fill(TEXT)
     expect(visit.find("#problem")).to_contain_text("This API key was not accepted.")
     expect(visit.find("#source-text")).to_be_focused()
     visit.find("#key-value").fill("right")
+    offered = visit.answer("languages")
+    visit.refuse("languages", json=[{**each, "targets": ["en"]} for each in offered])
     visit.find("#key-value").press("Enter")
     expect(visit.find("#target-text")).not_to_be_empty()
+    # The languages are those of this key.
+    expect(visit.find("#source-language option")).to_have_count(2)
     expect(visit.find("#problem")).to_be_hidden()
     expect(visit.find("#key")).to_be_hidden()
     expect(visit.find("#source-text")).to_be_focused()
@@ -109,7 +117,8 @@ def test_required_key_is_requested_and_stored_in_the_browser(visit: Visit) -> No
     visit.refuse("frontend/settings", times=2, json=settings)
     visit.open(START + TEXT)
     expect(visit.find("#key-value")).to_be_visible()
-    visit.find("#key-value").fill("secret")
+    # What surrounds a key that was copied from a message.
+    visit.find("#key-value").fill("\N{ZERO WIDTH SPACE}“secret…”")
     visit.find("#key-value").press("Enter")
     visit.open()
     expect(visit.find("#key-button")).to_be_visible()
@@ -120,6 +129,30 @@ def test_required_key_is_requested_and_stored_in_the_browser(visit: Visit) -> No
     assert request.headers["authorization"] == "Bearer secret"
     assert request.post_data_json["api_key"] == "secret"
     assert not any("secret" in each.url for each in visit.requests)
+
+
+def test_stream_that_breaks_is_tried_again_and_its_part_stays(visit: Visit) -> None:
+    visit.page.add_init_script(
+        r"""const { fetch } = window;
+        window.fetch = async (address, options) => {
+            const streamed = options.body?.includes('"stream":true');
+            if (window.whole || !streamed) return fetch(address, options);
+            const part = 'event: part\ndata: {"translatedText": "A part", "text": 0}\n\n';
+            const parts = [new TextEncoder().encode(part)];
+            const body = new ReadableStream({
+                pull(controller) {
+                    if (parts.length) controller.enqueue(parts.pop());
+                    else controller.error(new TypeError("network error"));
+                },
+            });
+            return new Response(body, { headers: { "content-type": "text/event-stream" } });
+        };"""
+    )
+    visit.open(START + "".join(f"Wir haben {n} Hunde und eine Katze gesehen. " for n in range(12)))
+    expect(visit.find("#problem")).to_contain_text("The server cannot be reached.")
+    expect(visit.find("#target-text")).to_contain_text("A part")
+    visit.page.evaluate("window.whole = true")
+    expect(visit.find("#target-text")).to_contain_text("11 dogs")
 
 
 def test_key_prompt_leaves_the_focus_in_a_text_that_is_being_written(visit: Visit) -> None:

@@ -56,6 +56,17 @@ def test_sentence_at_the_caret_is_chosen_and_stays_so_when_edited(visit: Visit) 
     expect(visit.find("#sentence")).to_have_value("2")
 
 
+def test_alternatives_are_not_shown_for_another_sentence_while_its_own_are_awaited(
+    visit: Visit,
+) -> None:
+    visit.translated(TWO_SENTENCES)
+    visit.list_alternatives()
+    visit.page.route("**/translate", lambda _: None)
+    visit.click_at("woman")
+    expect(visit.find("#alternatives-place")).to_have_text("sentence 2 of 2")
+    assert visit.find("#alternative-list button").count() == 0
+
+
 def test_alternatives_of_a_long_text_are_those_of_one_sentence(visit: Visit) -> None:
     before = visit.translated(LONG)
     visit.list_alternatives()

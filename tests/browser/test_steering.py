@@ -90,6 +90,26 @@ def test_word_is_chosen_undone_and_redone_by_keyboard(visit: Visit) -> None:
     expect(visit.find("#likely-words")).to_be_hidden()
 
 
+def test_own_words_stay_until_something_replaces_them(visit: Visit) -> None:
+    visit.translated()
+    target = visit.find("#target-text")
+    target.press("End")
+    target.press_sequentially(" So!")
+    expect(target).to_contain_text("So!")
+    target.press("Control+y")
+    visit.page.evaluate("location.hash = 'source-text'")
+    # AltGr and S type ś.
+    visit.find("#source-text").dispatch_event(
+        "keydown", {"key": "ś", "code": "KeyS", "altKey": True, "ctrlKey": True}
+    )
+    expect(target).to_contain_text("So!")
+    expect(visit.find("#source-language")).to_have_value("de")
+    visit.page.evaluate("location.hash = 'source=de&target=en&text=Ein+Hund.'")
+    expect(target).to_contain_text("dog")
+    visit.find("#undo").click()
+    expect(target).to_contain_text("So!")
+
+
 def test_edited_translation_is_copied_and_undone_and_refusals_are_shown(visitor: Visitor) -> None:
     visit = visitor(permissions=["clipboard-read", "clipboard-write"])
     visit.pause_clock()

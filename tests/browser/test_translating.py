@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 
@@ -318,6 +319,31 @@ def test_a_model_can_be_chosen_where_the_pair_has_several(visit: Visit) -> None:
     expect(visit.find("#target-text")).not_to_be_empty()
     visit.open()
     expect(menu).to_have_value("general-de-en")
+
+
+def test_a_chosen_model_leaves_other_languages_that_are_detected_alone(visit: Visit) -> None:
+    def more(route: Any) -> None:
+        answer = route.fetch().json()
+        answer["models"] += [{**answer["models"][0], "name": "other"}]
+        answer["models"][1]["directions"] = [{"source": "nl", "target": "en"}]
+        route.fulfill(json=answer)
+
+    visit.page.route("**/models", more)
+    visit.open()
+    visit.page.evaluate("localStorage.setItem('dragoman.model', '\"other\"')")
+    visit.page.reload()
+    visit.open("#source=auto&target=en&text=" + TEXT)
+    expect(visit.find("#target-text")).to_contain_text("men")
+    splits = visit.requests_to("/sentences")
+    assert splits and all("model" not in each.post_data_json for each in splits)
+    assert visit.requests_to("/translate")[-1].post_data_json["model"] == "general-de-en"
+
+
+def test_link_to_a_language_that_is_only_a_target_is_understood(visit: Visit) -> None:
+    visit.refuse("languages", json=[{"code": "de", "name": "German", "targets": ["en", "de"]}])
+    visit.open("#source=de&target=en&text=" + TEXT)
+    expect(visit.find("#target-text")).to_contain_text("men")
+    expect(visit.find("#hint")).to_be_hidden()
 
 
 def test_sentences_are_translated_by_the_model_that_their_text_gets(visit: Visit) -> None:

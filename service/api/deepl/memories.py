@@ -112,7 +112,7 @@ def create_router(access: Access, store: MemoryStore, public_url: str) -> APIRou
         return caller, await store.get(caller.name, request.path_params["memory_id"])
 
     def file_address(request: Request, kind: str, job: MemoryJob) -> str:
-        root = public_url.rstrip("/") or address_of_service(request)
+        root = address_of_service(request, public_url)
         return f"{root}/v3/translation_memories/{kind}?job={job.secret}"
 
     @router.get(

@@ -73,7 +73,7 @@ def create_files_router(
     async def translate_file(request: Request) -> Response:
         """The format is what the file's name says; layout and markup stay as they are."""
         at_work = jobs()
-        address = public_url.rstrip("/") or address_of_service(request)
+        address = address_of_service(request, public_url)
         fields = await read_fields(request, file="file")
         caller = await access.identify(request, fields.key)
         upload = fields.file

@@ -13,6 +13,11 @@ export class Refused extends Error {
     this.retryAfter = retryAfter;
   }
 
+  /** By which the page's state tells one refusal from another; the message of an error is hidden. */
+  toJSON() {
+    return { ...this, message: this.message };
+  }
+
   /** Whether the language of the text could not be detected. */
   get undetected() {
     return this.status === 400 && /cannot be detected/.test(this.message);
@@ -31,7 +36,7 @@ export class Refused extends Error {
 
   /** Whether a key is missing or wrong. */
   get aboutKey() {
-    return this.status === 401 || this.status === 403 || /API key/i.test(this.message);
+    return this.status === 401 || /API key/i.test(this.message);
   }
 }
 
@@ -56,14 +61,14 @@ export class Server {
 
   /** The sentences of a text, and what is between them in its translation. */
   async split(fields, signal) {
-    return (await this.post("sentences", fields, signal)).json();
+    return arrived((await this.post("sentences", fields, signal)).json());
   }
 
   /** If `stream` is among the fields, `part` is called with each piece of a translation and the
       number of its text. */
   async translate(fields, signal, part) {
     const response = await this.post("translate", fields, signal);
-    if (!response.headers.get("content-type")?.startsWith("text/event-stream")) return response.json();
+    if (!response.headers.get("content-type")?.startsWith("text/event-stream")) return arrived(response.json());
     for await (const { name, data } of events(response)) {
       if (name === "part") part(data.translatedText, data.text);
       if (name === "done") return data;
@@ -79,19 +84,19 @@ export class Server {
     for (const [name, value] of Object.entries(fields)) if (value) form.append(name, value);
     if (this.key) form.append("api_key", this.key);
     const response = await this.#fetch("translate_file", { method: "POST", body: form, signal });
-    const { translatedFileUrl: url } = await response.json();
+    const { translatedFileUrl: url } = await arrived(response.json());
     // Behind a proxy, the server may have another name than this page uses.
     return `download_file/${new URL(url, location.href).pathname.split("/").pop()}`;
   }
 
   /** The bytes at one of our addresses, requested with the key. */
   async bytes(address) {
-    return (await this.#fetch(address)).blob();
+    return arrived((await this.#fetch(address)).blob());
   }
 
   /** The JSON at one of our addresses. */
   async get(address, signal) {
-    return (await this.#fetch(address, { signal })).json();
+    return arrived((await this.#fetch(address, { signal })).json());
   }
 
   /** Post JSON to one of our addresses, with the key if there is one; returns the response. */
@@ -104,20 +109,23 @@ export class Server {
   async #fetch(address, options = {}) {
     const headers = { ...options.headers };
     if (this.key) headers.authorization = `Bearer ${this.key}`;
-    let response;
-    try {
-      response = await fetch(address, { ...options, headers });
-    } catch (error) {
-      if (error.name === "AbortError") throw error;
-      throw new Unreachable();
-    }
+    const response = await arrived(fetch(address, { ...options, headers }));
     if (!response.ok) throw await refusal(response);
     return response;
   }
 }
 
+/** What a connection brings. Browsers tell of one that fails by a `TypeError`. */
+async function arrived(promise) {
+  try {
+    return await promise;
+  } catch (error) {
+    throw error instanceof TypeError ? new Unreachable() : error;
+  }
+}
+
 async function refusal(response) {
-  const text = await response.text();
+  const text = await arrived(response.text());
   let message;
   try {
     message = JSON.parse(text).error;
@@ -147,7 +155,7 @@ async function* events(response) {
 async function* chunks(reader) {
   try {
     for (;;) {
-      const { done, value } = await reader.read();
+      const { done, value } = await arrived(reader.read());
       if (done) return;
       yield value;
     }

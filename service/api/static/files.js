@@ -1,7 +1,7 @@
 /** Translates files that are chosen or dropped on the page, one after the other. */
 
 import { element, linkButton, make, save } from "./dom.js";
-import { ofModel } from "./state.js";
+import { DETECT, ofModel } from "./state.js";
 import { t } from "./strings.js";
 
 const ENDING = /\.[^.]*$/;
@@ -57,14 +57,12 @@ export class Files {
   }
 
   #take(files) {
-    const { state } = this.#store;
-    const { formats, source, target } = state;
-    const { model } = ofModel(state, state);
+    const { formats } = this.#store.state;
     for (const file of files) {
       const item = make("li", { className: "notice" });
       this.#list.append(item);
       this.#list.hidden = false;
-      const job = { file, item, source, target, model, request: new AbortController() };
+      const job = { file, item, request: new AbortController() };
       if (formats.includes((ENDING.exec(file.name)?.[0] ?? "").toLowerCase())) this.#enqueue(job);
       else this.#say(job, "fileUnsupported", { formats: formats.join(", ") }, this.#closer(job, "close"));
     }
@@ -72,7 +70,12 @@ export class Files {
     this.#next();
   }
 
+  /** Translate a file, as is chosen at this moment. */
   #enqueue(job) {
+    const { state } = this.#store;
+    const { source, target } = state;
+    const { model } = ofModel(state, state, source === DETECT ? "" : source);
+    Object.assign(job, { source, target, model });
     this.#queue.push(job);
     this.#taken.add(job);
     this.#done.delete(job);
@@ -113,8 +116,11 @@ export class Files {
 
   #say({ file, item }, key, values, ...children) {
     const bar = make("span", { textContent: `${t(key, { name: file.name, ...values })} ` });
+    const focused = item.contains(document.activeElement);
     item.classList.toggle("problem", ["fileFailed", "fileUnsupported"].includes(key));
     item.replaceChildren(bar, ...children);
+    if (focused) item.querySelector("button").focus();
+    if (!["fileQueued", "fileTranslating"].includes(key)) element("files-status").textContent = bar.textContent;
   }
 
   #closer(job, name) {

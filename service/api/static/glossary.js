@@ -2,12 +2,14 @@
 
 import { element, make, save } from "./dom.js";
 import { nameOf } from "./languages.js";
-import { remember } from "./memory.js";
-import { inPair, pairName, spoken, terms } from "./state.js";
+import { follow, recall, remember } from "./memory.js";
+import { inPair, modelChoices, pairName, spoken, terms } from "./state.js";
 import { t } from "./strings.js";
 
 const MOST_TERMS = 1000;
 const MOST_CHARACTERS = 250;
+/** Characters of all terms of a pair, which a request may have. */
+const MOST_IN_ALL = 50_000;
 
 export class Glossary {
   #dialog = element("glossary");
@@ -40,10 +42,14 @@ export class Glossary {
     this.#rows.addEventListener("input", () => this.#take());
     this.#rows.addEventListener("keydown", (event) => this.#key(event));
     this.#rows.addEventListener("paste", (event) => this.#paste(event));
-    store.watch((state) => ({ source: spoken(state), target: state.target, n: terms(state).length }), ({ source, target, n }) => {
-      this.#button.hidden = !source || !target || source === target;
+    store.watch((state) => ({ direct: modelChoices(state).length > 0, source: spoken(state), n: terms(state).length }), ({ direct, source, n }) => {
+      this.#button.hidden = !direct || !source;
       this.#button.textContent = n ? t("glossaryOf", { n }) : t("glossary");
       this.#button.classList.toggle("in-use", n > 0);
+    });
+    follow("glossaries", (glossaries) => {
+      store.change({ glossaries: glossaries ?? {} });
+      changed();
     });
     store.watch(({ error }) => ({ error }), ({ error }) => {
       if (this.#dialog.open && error) this.#say(error.message);
@@ -122,13 +128,15 @@ export class Glossary {
   /** Keep the terms of the rows. */
   #take() {
     const { found, twice } = this.#read();
-    this.#say(twice.map((term) => t("glossaryTwice", { term })).join(" "));
-    this.#keep(found);
+    const kept = fitting(found);
+    this.#say(kept.length < found.length ? t("glossaryFull", { n: kept.length }) : twice.map((term) => t("glossaryTwice", { term })).join(" "));
+    this.#keep(kept);
   }
 
   #keep(found) {
     const { source, target } = this.#languages;
-    const { [pairName(source, target)]: before, ...others } = this.#store.state.glossaries;
+    // Another tab may have changed other pairs.
+    const { [pairName(source, target)]: before, ...others } = recall("glossaries") ?? this.#store.state.glossaries;
     if (JSON.stringify(before ?? []) === JSON.stringify(found)) return;
     const glossaries = found.length ? { ...others, [pairName(source, target)]: found } : others;
     remember("glossaries", glossaries);
@@ -141,9 +149,10 @@ export class Glossary {
     const { found, wrong } = parsed(text);
     const written = this.#written().filter(({ source, target }) => source || target);
     const all = [...new Map([...written.map(({ source, target }) => [source, target]), ...found])];
-    this.#show(all.slice(0, MOST_TERMS));
+    const kept = fitting(all);
+    this.#show(kept);
     this.#take();
-    if (all.length > MOST_TERMS) this.#say(t("glossaryFull", { n: MOST_TERMS }));
+    if (kept.length < all.length) this.#say(t("glossaryFull", { n: kept.length }));
     else if (wrong.length) this.#say(t("glossaryLines", { lines: wrong.join(", ") }));
   }
 
@@ -173,6 +182,12 @@ export class Glossary {
     this.#problem.textContent = text;
     this.#problem.hidden = !text;
   }
+}
+
+/** The first terms, as many as are possible. */
+function fitting(found) {
+  let left = MOST_IN_ALL;
+  return found.slice(0, MOST_TERMS).filter((term) => (left -= term.join("").length) >= 0);
 }
 
 /** The terms in lines of text, `[source, target]`, separated by tabs or, without any, by commas,

@@ -2,8 +2,8 @@
 
 import { element, linkButton, make } from "./dom.js";
 import { nameOf } from "./languages.js";
-import { recall, remember } from "./memory.js";
-import { pair, spoken, stale } from "./state.js";
+import { follow, recall, remember } from "./memory.js";
+import { pair, resultOf, spoken, stale } from "./state.js";
 import { t } from "./strings.js";
 
 const MOST = 50;
@@ -18,8 +18,10 @@ export class History {
   #store;
   #chosen;
   #resting = 0;
+  /** Whether the last entry is a beginning of the present text. */
+  #begun = false;
 
-  /** `chosen({source, target, text})` is called to translate a former text again. */
+  /** `chosen(patch)` is called to show a former text, with its translation if a user has written it. */
   constructor(store, chosen) {
     this.#store = store;
     this.#chosen = chosen;
@@ -33,7 +35,9 @@ export class History {
       this.#button.hidden = !keepHistory;
       if (!keepHistory) this.#open(false);
     });
-    store.watch(({ result, text }) => ({ result, text }), () => {
+    follow("keepHistory", (keepHistory) => store.change({ keepHistory: keepHistory ?? true }));
+    store.watch(({ result, text }) => ({ result, text }), ({ text }) => {
+      this.#begun &&= Boolean(text.trim());
       clearTimeout(this.#resting);
       this.#resting = setTimeout(() => this.#keep(), REST_MS);
     });
@@ -47,12 +51,16 @@ export class History {
     const { state } = this.#store;
     const { result, text, target } = state;
     if (!state.keepHistory || !result?.translated || stale(state) || text.length > MOST_CHARACTERS) return;
-    const entry = { source: spoken(state), target, text, translation: result.translation };
+    const entry = { source: spoken(state), target, text, translation: result.translation, own: result.own };
+    const same = (old) => old.text === text && old.target === target;
+    // The last copy of what a user has written.
+    if (!entry.own && this.#entries.some((old) => old.own && same(old))) return;
     // A text that is typed on replaces its beginning.
-    const replaced = (old) => old.target === target && (text.startsWith(old.text) || old.text.startsWith(text));
+    const replaced = (old) => this.#begun && !old.own && old.target === target && (text.startsWith(old.text) || old.text.startsWith(text));
     const [last, ...others] = this.#entries;
     const before = last && !replaced(last) ? [last, ...others] : others;
-    this.#write([entry, ...before.filter((old) => old.text !== text || old.target !== target)].slice(0, MOST));
+    this.#begun = true;
+    this.#write([entry, ...before.filter((old) => !same(old))].slice(0, MOST));
   }
 
   #write(entries) {
@@ -76,12 +84,15 @@ export class History {
   }
 
   #item(entry) {
-    const { source, target, text, translation } = entry;
+    const { source, target, text, translation, own } = entry;
     const side = (content, lang) => make("span", { className: "history-text", textContent: content, lang, dir: "auto" });
     const again = make("button", { type: "button", title: t("translateAgain") },
       make("span", { className: "quiet", textContent: `${nameOf(source)} → ${nameOf(target)}` }), side(text, source), side(translation, target));
     again.addEventListener("click", () => {
-      this.#chosen({ ...pair(this.#store.state, source, target), text });
+      const { state } = this.#store;
+      const patch = { ...pair(state, source, target), text, format: "text" };
+      const result = () => ({ ...resultOf({ translatedText: translation, model: "" }, { ...state, ...patch }), own });
+      this.#chosen(own ? { ...patch, result: result() } : patch);
       element("source-text").focus();
     });
     const remove = linkButton("×", () => {

@@ -41,7 +41,7 @@ export function showLanguages(store, choose, swap) {
 export function showModels(store, choose) {
   const menu = element("model");
   menu.addEventListener("change", () => choose(menu.value));
-  store.watch((state) => ({ names: modelChoices(state), chosen: ofModel(state, state).model ?? "" }), ({ names, chosen }) => {
+  store.watch((state) => ({ names: modelChoices(state), chosen: state.model }), ({ names, chosen }) => {
     menu.hidden = names.length < 2;
     fill(menu, [["", t("bestModel")], ...names.map((name) => [name, name])], chosen);
   });

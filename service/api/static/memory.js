@@ -6,6 +6,13 @@ export const recall = (name, otherwise = null) => read("localStorage", name) ?? 
 
 export const remember = (name, value) => write("localStorage", name, value);
 
+/** Call `changed` with the value of a setting when another tab has remembered another one. */
+export function follow(name, changed) {
+  window.addEventListener("storage", ({ key }) => {
+    if (key === PREFIX + name) changed(recall(name));
+  });
+}
+
 export const recallDraft = () => read("sessionStorage", "draft");
 
 export const rememberDraft = (draft) => write("sessionStorage", "draft", draft);

@@ -8,7 +8,7 @@ import { recall, remember } from "./memory.js";
 import { detection, looksLikeHtml, spoken, stale, targetsOf, tooLong } from "./state.js";
 import { t } from "./strings.js";
 
-const KINDLY = { 403: "keyRefused", 413: "tooLarge", 429: "tooMany", 503: "busy", 504: "tooSlow" };
+const KINDLY = { 413: "tooLarge", 429: "tooMany", 503: "busy", 504: "tooSlow" };
 const REST_MS = 1000;
 
 /** Show the error of the state; `again` is called when a retry may succeed. */
@@ -60,6 +60,7 @@ function kindlyOf(error) {
   if (!(error instanceof Refused)) return undefined;
   if (error.unserved) return notServed(error.unserved);
   if (error.undetected) return t("languageUnknown");
+  if (error.aboutKey && error.status === 403) return t("keyRefused");
   return KINDLY[error.status] && t(KINDLY[error.status]);
 }
 
@@ -121,6 +122,10 @@ function announcement(state) {
   return [result.translation, ...(found ? [sure(found)] : []), ...hints(state).map(({ text }) => text)].join("\n");
 }
 
+/** A key without the invisible characters and quotation marks that come along when it is copied; no
+    other characters are sent in a header. */
+const plain = (key) => key.replace(/[^\x21-\x7e]/g, "");
+
 /** The field for the API key, which is stored in this browser only. */
 export class Key {
   #box = element("key");
@@ -130,19 +135,19 @@ export class Key {
 
   /** Entering another key sets `server.key` and calls `changed`. */
   constructor(server, store, changed) {
-    server.key = this.#value.value = recall("key", "");
+    server.key = this.#value.value = plain(recall("key", ""));
     this.#button.addEventListener("click", () => {
       this.#open(this.#box.hidden);
       (this.#box.hidden ? this.#button : this.#value).focus();
     });
     element("key-form").addEventListener("submit", (event) => {
       event.preventDefault();
-      server.key = this.#value.value.trim();
+      server.key = this.#value.value = plain(this.#value.value);
       remember("key", server.key);
       changed();
     });
     store.watch(({ keys }) => ({ keys }), ({ keys }) => {
-      this.#button.hidden = keys === "none";
+      this.#button.hidden = keys === "none" && !server.key;
       if (keys !== "required" || server.key) return;
       this.#ask();
       // Once, and not while a text is being written.

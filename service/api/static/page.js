@@ -15,15 +15,19 @@ import { Sentences } from "./sentences.js";
 import { showSettings } from "./settings.js";
 import { copy, dropLink, readLink, writeLink } from "./sharing.js";
 import { Speaking } from "./speaking.js";
-import { DETECT, Store, draft, looksLikeHtml, maySwap, otherTarget, pair, redone, sourcesOf, spoken, stale, undoable, undone } from "./state.js";
+import { DETECT, Store, draft, looksLikeHtml, maySwap, otherTarget, pair, redone, sourcesOf, spoken, stale, targetChoices, undoable, undone } from "./state.js";
 import { Steering } from "./steering.js";
 import { TABLES, language, nativeName, speak, t } from "./strings.js";
 import { scrollTogether, showSource, showTranslation } from "./texts.js";
 import { Translating } from "./translating.js";
 import { Typing } from "./typing.js";
 
+/** Whether the Alt key types letters, as on Apple's keyboards. */
+const APPLE = /^(Mac|iP)/.test(navigator.platform);
+
 document.documentElement.lang = language;
 localise(document);
+if (APPLE) element("swap").title = element("swap").title.replace(/ \(.*\)$/, "");
 
 const store = new Store();
 const server = new Server();
@@ -39,11 +43,11 @@ showSettings(store);
 showProblem(store, again);
 showHints(store, { format: setFormat, translateTo: (target) => choose(pair(store.state, store.state.source, target)) });
 announce(store);
-new Key(server, store, again);
+new Key(server, store, begin);
 new Files(server, store);
 new Glossary(store, () => translating.soon());
 new Models(server);
-new History(store, (former) => apply(undoable(store.state, { ...former, format: "text", fixed: true })));
+new History(store, (former) => apply(undoable(store.state, { ...former, fixed: true })));
 new Speaking(store);
 new Sentences(server, store);
 new Typing(server, store);
@@ -130,11 +134,13 @@ for (const [id, clicked] of Object.entries(clicks)) element(id).addEventListener
 document.addEventListener("keydown", (event) => {
   const control = event.ctrlKey || event.metaKey;
   if (control && event.key === "Enter") translating.now();
-  else if (event.altKey && event.code === "KeyS") swap();
+  else if (event.altKey && !control && event.code === "KeyS" && !APPLE) swap();
   else if (!(control && event.key.toLowerCase() === "z" && event.target === element("source-text") && undoKey(event))) return;
   event.preventDefault();
 });
-window.addEventListener("hashchange", restore);
+window.addEventListener("hashchange", () => {
+  if (readLink()) restore();
+});
 
 /* The attention panel */
 
@@ -158,19 +164,24 @@ function restore() {
   const link = readLink();
   const given = link ?? (state.text ? null : recallDraft());
   if (given) {
-    const known = [DETECT, "", ...sourcesOf(state)];
-    const unknownLink = link ? [...new Set([link.source, link.target])].filter((code) => !known.includes(code)) : [];
-    const languages = pair(state, given.source, given.target);
-    store.change({ ...languages, text: given.text, format: given.format ?? "text", why: link?.why ?? state.why, unknownLink, fixed: Boolean(link) });
+    const [from, to] = [[DETECT, "", ...sourcesOf(state)], ["", ...targetChoices({ ...state, source: DETECT })]];
+    const unknown = link ? [from.includes(link.source) || link.source, to.includes(link.target) || link.target] : [];
+    const unknownLink = [...new Set(unknown.filter((code) => code !== true))];
+    const patch = { ...pair(state, given.source, given.target), text: given.text, format: given.format ?? "text" };
+    const other = state.text && state.text !== given.text;
+    store.change({ ...(other ? undoable(state, patch) : patch), why: link?.why ?? state.why, unknownLink, fixed: Boolean(link) });
   }
   translating.now();
 }
 
+/** Learn what the server offers to the present key, and translate. */
 async function begin() {
   store.change({ error: null });
+  const { source: from, target: to, offered: before } = store.state;
   try {
     const [offered, settings, { models }] = await Promise.all([server.languages(), server.settings(), server.get("models")]);
-    const [source, target] = recall("languages", [settings.language?.source?.code, settings.language?.target?.code]);
+    const first = recall("languages", [settings.language?.source?.code, settings.language?.target?.code]);
+    const [source, target] = to ? [from, to] : first;
     store.change({
       offered,
       models,
@@ -185,7 +196,8 @@ async function begin() {
     return;
   }
   restore();
-  store.watch(draft, (written) => rememberDraft(written.text ? written : null));
+  // A draft is not replaced before it has been read.
+  if (!before.length) store.watch(draft, (written) => rememberDraft(written.text ? written : null));
 }
 
 begin();

@@ -18,10 +18,13 @@ export const splitFields = (state) => ({
 export const sentenceFields = (state, found) => ({
   source: found.source,
   target: state.target,
-  ...ofModel(state, found),
+  ...ofModel(state, { model: modelOf(state, found) }, found.source),
   ...glossary(inputs(state)),
   ...(state.doubts && !terms(state).length ? { confidence: true } : {}),
 });
+
+/** The chosen model, if it translates the language that the server has found, else the server's. */
+const modelOf = (state, found) => found.model && (ofModel(state, state, found.source).model ?? found.model);
 
 /** The translation of a text: what is between its sentences, and their translations. */
 export const interleaved = (separators, texts) =>
@@ -29,7 +32,7 @@ export const interleaved = (separators, texts) =>
 
 /** The result of a text whose sentences have these translations, `{text, truncated, confidence}`. */
 export function assembled(state, found, translations) {
-  const { sentences, separators, model, detectedLanguage, unservedLanguage } = found;
+  const { sentences, separators, detectedLanguage, unservedLanguage } = found;
   const translatedText = interleaved(separators, translations.map(({ text }) => text));
   const targets = [];
   const words = [];
@@ -46,7 +49,7 @@ export function assembled(state, found, translations) {
   const known = translations.some(({ confidence }) => confidence);
   const answer = {
     translatedText,
-    model,
+    model: modelOf(state, found),
     detectedLanguage,
     unservedLanguage,
     truncated: translations.some(({ truncated }) => truncated),

@@ -135,14 +135,19 @@ export const maySwap = (state) =>
 /* Models */
 
 /** The names of the models that translate the pair; of any pair to the target, while the source is unknown. */
-export function modelChoices(state) {
-  const source = spoken(state);
+export function modelChoices(state, source = spoken(state)) {
   const fits = (direction) => direction.target === state.target && (!source || direction.source === source);
   return state.models.filter(({ directions }) => directions.some(fits)).map(({ name }) => name);
 }
 
-/** The field of a request for a chosen model, if it translates the pair of its inputs. */
-export const ofModel = (state, { model }) => (model && modelChoices(state).includes(model) ? { model } : {});
+/** The field of a request for a model, if it translates the pair; a server refuses any other pair, and
+    chooses the model itself for a text whose language it is to detect. */
+export const ofModel = (state, { model }, source = certain(state)) =>
+  (model && source && modelChoices(state, source).includes(model) ? { model } : {});
+
+/** The language of the text, "" if it has changed since its language was detected. */
+const certain = (state) =>
+  (state.source !== DETECT || state.result?.inputs.text === state.text ? spoken(state) : "");
 
 /* Glossaries */
 

@@ -69,7 +69,8 @@ export class Typing {
   }
 
   #undo(again) {
-    element(again ? "redo" : "undo").click();
+    const button = element(again ? "redo" : "undo");
+    if (!button.hidden) button.click();
     this.#box.focus();
   }
 }
