@@ -174,11 +174,15 @@ class Settings(BaseModel):
     max_queue_seconds: float = Field(
         default=2,
         gt=0,
+        allow_inf_nan=False,
         description="longest expected wait of an interactive request, half of it for callers with "
         "much in flight; beyond it, 503 with the time to wait in Retry-After",
     )
     max_bulk_queue_seconds: float = Field(
-        default=30, gt=0, description="the same of requests with priority bulk"
+        default=30,
+        gt=0,
+        allow_inf_nan=False,
+        description="the same of requests with priority bulk",
     )
     max_texts: int = Field(default=1024, ge=1, description="texts in one request")
     max_characters: int = Field(default=100_000, ge=1, description="characters in one request")
@@ -287,10 +291,16 @@ class Settings(BaseModel):
     @field_validator("state", mode="before")
     @classmethod
     def _addressed(cls, place: object) -> object:
-        # Other texts are directories. An address contains a password.
-        if isinstance(place, str):
-            return SecretStr(place) if place.startswith("postgresql://") else Path(place)
-        return place
+        if not isinstance(place, str):
+            return place
+        scheme, separator, rest = place.partition("://")
+        if not separator:
+            return Path(place)
+        # PostgreSQL's own programs accept both.
+        if scheme not in {"postgresql", "postgres"}:
+            raise ValueError("no other database is supported")
+        # An address contains a password.
+        return SecretStr(f"postgresql://{rest}")
 
     # Validators run from the last to the first.
     @field_validator("bundles", "state", mode="before")
@@ -370,8 +380,9 @@ class Settings(BaseModel):
             if not first["loc"]:
                 raise InvalidSetting(str(first["ctx"]["error"])) from error
             name = str(first["loc"][0])
+            shown = "" if _is_secret(name) else f" is {str(values[name])!r}; it"
             raise InvalidSetting(
-                f"{PREFIX}{name.upper()} is {str(values[name])!r}; it must be {_allowed(name)}"
+                f"{PREFIX}{name.upper()}{shown} must be {_allowed(name)}"
             ) from error
 
 
@@ -410,8 +421,16 @@ def _choices(annotation: object) -> tuple[str, ...]:
     return get_args(annotation) if get_origin(annotation) is Literal else ()
 
 
+def _is_secret(name: str) -> bool:
+    """Whether a setting may have a password, which no message repeats."""
+    annotation = Settings.model_fields[name].annotation
+    return SecretStr in (annotation, *get_args(annotation))
+
+
 def _allowed(name: str) -> str:
     field = Settings.model_fields[name]
+    if name == "state":
+        return "a directory, or postgresql://USER:PASSWORD@HOST/DATABASE"
     if choices := _choices(field.annotation):
         return "one of " + ", ".join(choices)
     if field.annotation is bool:
@@ -430,6 +449,8 @@ def _allowed(name: str) -> str:
     if any(getattr(bound, "pattern", None) for bound in field.metadata):
         address = "an address that begins with http:// or https://"
         return f"empty or {address}" if field.default == "" else address
+    if field.annotation is float:
+        return "a number above 0"
     if field.annotation is not int:
         return "text that is not empty"
     bounds = {

@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from pydantic import ValidationError
+from pydantic import SecretStr, ValidationError
 
 from service.settings import InvalidSetting, Settings
 from tests.support.fitting import fits
@@ -45,7 +45,11 @@ def test_outside_of_a_clone_bundles_and_state_are_those_of_the_user(
         ("DRAGOMAN_MAX_TEXTS", "", "a whole number, at least 1"),
         ("DRAGOMAN_PORT", "70000", "a whole number, at least 0 and at most 65535"),
         ("DRAGOMAN_HOST", "", "text that is not empty"),
-        ("DRAGOMAN_STATE", "", "text that is not empty"),
+        ("DRAGOMAN_BUNDLES", "", "text that is not empty"),
+        *(
+            ("DRAGOMAN_MAX_QUEUE_SECONDS", seconds, "a number above 0")
+            for seconds in ("0", "nan", "inf", "long")
+        ),
         ("DRAGOMAN_TRACING", "a:4318", "empty or an address that begins with http:// or https://"),
         ("DRAGOMAN_PRECISION", "fp8", "one of auto, fp32, int8, fp16"),
         ("DRAGOMAN_GPUS", "one", "all, or numbers of GPUs, separated by commas"),
@@ -75,6 +79,17 @@ def test_invalid_value_is_named_with_the_valid_ones(
     with pytest.raises(InvalidSetting) as caught:
         Settings.from_environment({variable: value})
     assert fits(str(caught.value), f"{variable} is {value!r}; it must be {sentence}")
+
+
+@pytest.mark.parametrize("place", ["mysql://u:secret@h/db", "sqlite:///secret", ""])
+def test_another_database_is_refused_without_a_word_of_its_password(place: str) -> None:
+    with pytest.raises(InvalidSetting) as caught:
+        Settings.from_environment({"DRAGOMAN_STATE": place})
+    assert str(caught.value) == (
+        "DRAGOMAN_STATE must be a directory, or postgresql://USER:PASSWORD@HOST/DATABASE"
+    )
+    either = [Settings(state=f"{scheme}://u:p@h/db").state for scheme in ("postgres", "postgresql")]
+    assert either == [SecretStr("postgresql://u:p@h/db")] * 2
 
 
 @pytest.mark.parametrize(

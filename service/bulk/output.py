@@ -92,7 +92,8 @@ class ResumableFile:
         self._journalled = time.monotonic()
 
     def write(self, content: bytes) -> int:
-        content = _compressed(content) if self._compressed else content
+        # An empty member of gzip has bytes, too.
+        content = _compressed(content) if self._compressed and content else content
         self._disk.write(self._descriptor, content)
         return len(content)
 

@@ -122,7 +122,7 @@ class BlockTranslator:
         except (TranslationError, EngineError) as error:
             first, last = block.number(0), block.number(len(block.rows) - 1)
             failure = BlockFailed(f"lines {first} to {last}: {error}")
-            return Done(b"", 0, failure=failure)
+            return Done(block.header, 0, failure=failure)
         lines = map(self._rows.write, block.rows[: len(found.texts)], found.texts)
         failed = None
         if len(found.texts) < len(block.rows):

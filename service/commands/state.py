@@ -37,8 +37,9 @@ def _upgrade(options: argparse.Namespace) -> int:
 
 
 def _copy(options: argparse.Namespace) -> int:
-    source, target = Settings(state=options.source).state, Settings(state=options.target).state
-
+    source, target = (
+        Settings.from_environment(state=place).state for place in (options.source, options.target)
+    )
     if isinstance(source, Path) and not (source / FILE_NAME).exists():
         raise CommandFailed(f"there is no state in {source}: it has no {FILE_NAME}")
 

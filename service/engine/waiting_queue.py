@@ -319,7 +319,8 @@ class WaitingQueue(Generic[W]):
         if len(interactive):
             places[1] = (bulk, 1)
         if not before_bulk:
-            places.reverse()
+            # Interactive sentences fill what no caller of bulk may take.
+            places = [places[1], (interactive, capacity.slots)]
         return next(filter(None, (_alike(queue, count, capacity) for queue, count in places)), [])
 
 

@@ -86,6 +86,8 @@ class OpenedBundle:
     device: Device = "cpu"
     resident: Mapping[str, BeamBackend] = field(default_factory=dict)
     """Backends whose beam searches run on the device, by device."""
+    shortlist: Shortlist | None = None
+    """Restricts ``backends``, if it is used."""
 
     def close(self) -> None:
         for backend in self.backends.values():
@@ -164,7 +166,9 @@ def open_bundle(path: Path, settings: Settings) -> OpenedBundle:
     resident: dict[str, BeamBackend] = {}
     if settings.resident and device == "cuda" and bundle.has_resident(precision):
         resident = open_resident(bundle, precision, settings, {d: numbers[d] for d in backends})
-    return OpenedBundle(manifest, precision, tokenizers, backends, attention, device, resident)
+    return OpenedBundle(
+        manifest, precision, tokenizers, backends, attention, device, resident, shortlist
+    )
 
 
 def _memory(device: Device, number: int, settings: Settings) -> Memory:
@@ -301,10 +305,21 @@ async def _prove_resident(
 async def _prove_engines(
     engines: Mapping[str, Engine], model: LoadedModel, path: Path, opened: OpenedBundle
 ) -> None:
-    """Stop the engines that fail on an example; raises ``InvalidBundle`` if none is left."""
+    """Stop the engines that fail on an example; raises ``InvalidBundle`` if none is left.
+
+    A shortlist may lack tokens of some examples, which cannot be reproduced with it.
+    """
+    shortlist = opened.shortlist
+    possible = [
+        example
+        for example in model.manifest.examples
+        if shortlist is None
+        or {*example.target_ids.get(opened.precision, ())}
+        <= {*shortlist.ids_for(example.source_ids).tolist()}
+    ]
     for device, engine in engines.items():
         try:
-            await _prove(engine, model, model.manifest.examples, path, opened)
+            await _prove(engine, model, possible, path, opened)
         except InvalidBundle as error:
             await engine.close()
             if not model.engine.alive:

@@ -31,7 +31,7 @@ class Note(Protocol):
     """Notes that so many tokens of a request are finished."""
 
     def __call__(self, tokens: float, decoded: bool = True) -> None:
-        """Without ``decoded``, an engine had nothing to do for them."""
+        """``decoded`` is false if no engine had anything to do for them."""
 
 
 class _Sizes:

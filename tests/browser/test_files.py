@@ -37,7 +37,7 @@ def test_chosen_file_is_tried_again_and_named_after_its_language(visit: Visit) -
     expect(link).to_have_text("Download the translation")
     expect(link).to_be_focused()
     expect(visit.find("#files-status")).to_contain_text("is translated")
-    # What is chosen when it is tried again counts.
+    # The choice at the time of the second try counts.
     assert visit.page.evaluate("window.sources") == ["de", "auto"]
     with visit.page.expect_download() as download:
         link.click()

@@ -117,7 +117,7 @@ def test_required_key_is_requested_and_stored_in_the_browser(visit: Visit) -> No
     visit.refuse("frontend/settings", times=2, json=settings)
     visit.open(START + TEXT)
     expect(visit.find("#key-value")).to_be_visible()
-    # What surrounds a key that was copied from a message.
+    # A key that was copied from a message has such characters around it.
     visit.find("#key-value").fill("\N{ZERO WIDTH SPACE}“secret…”")
     visit.find("#key-value").press("Enter")
     visit.open()

@@ -10,7 +10,10 @@ import pytest
 from service import cli
 from service.bulk.output import ResumableFile
 from service.bulk.reading import BlockSize
+from service.bulk.translating import BlockTranslator
 from service.commands import lines as command
+from service.engine.errors import EngineStopped
+from tests.support.raising import raiser
 from tests.support.toy import put_bundle
 
 
@@ -126,6 +129,21 @@ def test_an_interrupt_keeps_finished_lines_and_the_same_command_resumes(
     assert "keeps 3 lines; the same command continues after that" in capfd.readouterr().err
     assert translate("in.txt", "-o", "out.txt") == 0
     assert (here / "out.txt").read_bytes() == (here / "in.txt").read_bytes().upper()
+
+
+@pytest.mark.parametrize("end", ["", ".gz"])
+def test_a_failure_before_any_line_leaves_the_header(
+    here: Path, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    (here / "in.tsv").write_bytes(b"id\ttext\n1\tgut\n")
+    command = ["in.tsv", "-o", f"out.tsv{end}", "--column", "text"]
+    with monkeypatch.context() as broken:
+        broken.setattr(BlockTranslator, "rows", raiser(EngineStopped("the engine has stopped")))
+        assert translate(*command) == 2
+    assert translate(*command) == 0
+    made = (here / f"out.tsv{end}").read_bytes()
+    whole = b"id\ttext\ttranslation\n1\tgut\tGUT\n"
+    assert (gzip.decompress(made) if end else made) == whole
 
 
 def test_progress_option_shows_the_bar(here: Path, capfd: pytest.CaptureFixture[str]) -> None:

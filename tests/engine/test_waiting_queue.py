@@ -70,6 +70,23 @@ def test_interactive_goes_first_and_bulk_gets_every_eighth_place() -> None:
     ]
 
 
+def test_interactive_fills_the_batch_while_bulk_has_its_share() -> None:
+    bulk = [Waiting(1000 + i, priority="bulk", caller="a") for i in range(8)]
+    interactive = [Waiting(i, caller="b") for i in range(8)]
+    queue = queue_of(*bulk, *interactive)
+    capacity = BatchCapacity(BatchBounds(8, 1 << 20, math.inf))
+    capacity.share_with(queue.callers)
+    for number in range(4):
+        capacity.take(Waiting(2000 + number, priority="bulk", caller="a"))
+    served = []
+    for _ in range(3):
+        admitted = queue.admit(capacity, 1000)
+        served += ids(admitted)
+        for each in admitted:
+            capacity.release(each)
+    assert sorted(served) == list(range(8))
+
+
 def test_bulk_gets_every_place_without_interactive_sentences() -> None:
     queue = queue_of(*(Waiting(i, priority="bulk") for i in range(10)))
     assert len(admit(queue, 10, 1000)) == 10

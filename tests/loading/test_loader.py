@@ -231,6 +231,22 @@ def test_int8_runs_on_the_cpu_unless_settings_name_it_and_the_gpu(
     assert place(manifest, Settings.model_validate(settings), available) == expected
 
 
+async def test_examples_beyond_a_shortlist_do_not_speak_against_a_bundle() -> None:
+    path = Path(__file__).parents[2] / "bundles" / "general-de-en"
+    settings = Settings(shortlist=True, threads=1, slots=4)
+    model = await load_model(path, settings, Metrics().observer)
+    shortlist = Bundle.open(path).shortlist()
+    assert model.engine.alive and shortlist is not None
+    await model.close()
+    lost = [
+        each
+        for each in model.manifest.examples
+        if not {*each.target_ids["int8"]} <= {*shortlist.ids_for(each.source_ids).tolist()}
+    ]
+    # Without such an example this test would show nothing.
+    assert 0 < len(lost) < len(model.manifest.examples)
+
+
 def test_bundles_are_found_by_their_manifest_and_pair(tmp_path: Path) -> None:
     put_bundle(tmp_path, "b", "en", "de")
     put_bundle(tmp_path, "a", "de", "en")

@@ -44,7 +44,7 @@ export class Alternatives {
     const asked = JSON.stringify(fields);
     try {
       if (this.#known.asked !== asked) {
-        // Those of another sentence must not be chosen for this one.
+        // A translation of another sentence must not be chosen for this one.
         this.#list.replaceChildren(note(t("loading")));
         await new Promise((rested) => { setTimeout(rested, REST_MS); });
         if (request.signal.aborted) return;

@@ -13,7 +13,7 @@ export class Refused extends Error {
     this.retryAfter = retryAfter;
   }
 
-  /** By which the page's state tells one refusal from another; the message of an error is hidden. */
+  /** Refusals with other messages differ, too, for the page's state: an error's message is hidden. */
   toJSON() {
     return { ...this, message: this.message };
   }
@@ -115,7 +115,7 @@ export class Server {
   }
 }
 
-/** What a connection brings. Browsers tell of one that fails by a `TypeError`. */
+/** Awaits what a connection brings. Browsers throw a `TypeError` where it fails. */
 async function arrived(promise) {
   try {
     return await promise;
