@@ -308,9 +308,9 @@ class Engine:
         for sequence in plan.admitted:
             sequence.entered = now
         staying = len(plan.sequences) - len(plan.admitted)
-        self._iteration.running = staying + len(plan.preempted)
+        self._iteration.running = staying + len(plan.displaced)
         self._iteration.waited_seconds = [now - sequence.arrived for sequence in plan.admitted]
-        self._note_return(plan.preempted, now)
+        self._note_return("displaced", plan.displaced, now)
         for origin, slot in plan.moves:
             self._backend.move(origin, slot)
         return plan.encode is None or self._encode(plan.encode, plan.admitted)
@@ -363,13 +363,13 @@ class Engine:
             return
         logger.warning("memory is short, %d sentences return to the queue: %s", len(leaving), error)
         self._scheduler.preempt(leaving)
-        self._note_return(leaving, time.perf_counter())
+        self._note_return("preempted", leaving, time.perf_counter())
 
-    def _note_return(self, sequences: list[Sequence], now: float) -> None:
+    def _note_return(self, reason: LeaveReason, sequences: list[Sequence], now: float) -> None:
         """Record sentences that went back to the waiting queue."""
         for sequence in sequences:
             sequence.arrived = now
-        self._depart("preempted", len(sequences))
+        self._depart(reason, len(sequences))
 
     def _fail(self, sequences: list[Sequence], error: Exception) -> None:
         # Found before the futures fail, so that no caller tries this engine again.

@@ -15,9 +15,9 @@ from typing import Literal
 from service.engine.types import FinishReason
 from service.runtime.backend import CacheUse
 
-LeaveReason = Literal["finished", "cancelled", "failed", "preempted"]
-"""``preempted``: moved back to the waiting queue, because memory was short, or to make room for a
-sentence of another caller."""
+LeaveReason = Literal["finished", "cancelled", "failed", "preempted", "displaced"]
+"""``preempted``: moved back to the waiting queue because memory was short; ``displaced``: to make
+room for a sentence of another caller."""
 NO_CACHE = CacheUse(0, 0)
 
 

@@ -80,7 +80,7 @@ class Plan:
 
     moves: list[tuple[int, int]]
     """Pairs of slots: move the sentence from the first to the second, in this order."""
-    preempted: list[Sequence]
+    displaced: list[Sequence]
     """Sentences that went back to the waiting queue to make room, before the admission."""
     admitted: list[Sequence]
     encode: EncodeBatch | Admission | None
@@ -174,7 +174,7 @@ class BatchScheduler(ABC):
         if not len(self.waiting) or (self._cautious and self.running):
             return self.reschedule()
         self._capacity.share_with(self.waiting.callers)
-        preempted = self._make_room()
+        displaced = self._make_room()
         if self._cautious:
             # Nothing runs. Later iterations count the sentence against the usual capacity.
             (alone,) = self.waiting.admit(
@@ -185,7 +185,7 @@ class BatchScheduler(ABC):
         else:
             admitted = self.waiting.admit(self._capacity, self.max_padded_tokens)
         self.running += admitted
-        return self._plan(preempted, admitted, self._begin(admitted) if admitted else None)
+        return self._plan(displaced, admitted, self._begin(admitted) if admitted else None)
 
     def accepts(self, options: DecodingOptions) -> bool:
         """Whether a sentence with these options can be decoded. Usable on any thread."""
@@ -265,12 +265,12 @@ class BatchScheduler(ABC):
 
     def _plan(
         self,
-        preempted: list[Sequence],
+        displaced: list[Sequence],
         admitted: list[Sequence],
         encode: EncodeBatch | Admission | None,
     ) -> Plan:
         moves, self._moves = self._moves, []
-        return Plan(moves, preempted, admitted, encode, list(self.running), self._step())
+        return Plan(moves, displaced, admitted, encode, list(self.running), self._step())
 
     @property
     @abstractmethod
@@ -311,8 +311,8 @@ class BatchScheduler(ABC):
                 self.outcomes.failed += 1
             case "cancelled":
                 self.outcomes.cancelled += 1
-            case "preempted":
-                raise AssertionError("a preempted sentence has not left the engine")
+            case "preempted" | "displaced":
+                raise AssertionError(f"a {reason} sentence has not left the engine")
 
 
 class Scheduler(BatchScheduler):

@@ -90,12 +90,12 @@ def test_sentence_of_another_caller_enters_a_full_batch_at_once() -> None:
     assert running(scheduler) == ["a", "a"]
     add(scheduler, "b", 3)
     plan = scheduler.schedule()
-    assert [sequence.id for sequence in plan.preempted] == [1]
+    assert [sequence.id for sequence in plan.displaced] == [1]
     assert [sequence.id for sequence in plan.admitted] == [3]
     scheduler.check_integrity()
 
 
-def test_preempted_sentences_return_when_the_other_caller_has_left() -> None:
+def test_displaced_sentences_return_when_the_other_caller_has_left() -> None:
     scheduler, backend = scheduler_of(), ScriptedBackend(copying_model, LIMITS)
     add(scheduler, "a", 0, 1, options=WIDE)
     scheduler.apply(carry_out(scheduler.schedule(), backend))
@@ -108,14 +108,14 @@ def test_preempted_sentences_return_when_the_other_caller_has_left() -> None:
     assert left == [2, 0, 1]
 
 
-def test_caller_at_its_share_is_not_preempted_for_a_third() -> None:
+def test_caller_at_its_share_is_not_displaced_for_a_third() -> None:
     scheduler = scheduler_of()
     add(scheduler, "a", 0, options=WIDE)
     add(scheduler, "b", 1, options=WIDE)
     scheduler.schedule()
     add(scheduler, "c", 2)
     plan = scheduler.schedule()
-    assert plan.preempted == [] and plan.admitted == []
+    assert plan.displaced == [] and plan.admitted == []
 
 
 def test_long_sentences_count_by_their_tokens() -> None:
@@ -124,7 +124,7 @@ def test_long_sentences_count_by_their_tokens() -> None:
     assert admitted(scheduler) == [0, 1]
     add(scheduler, "b", 4, length=2)
     plan = scheduler.schedule()
-    assert [sequence.id for sequence in plan.preempted] == [1]
+    assert [sequence.id for sequence in plan.displaced] == [1]
     assert [sequence.id for sequence in plan.admitted] == [4]
 
 
@@ -133,17 +133,17 @@ def test_bulk_sentences_preempt_no_other_caller() -> None:
     add(scheduler, "a", *range(8))
     scheduler.schedule()
     add(scheduler, "b", 8, priority="bulk")
-    assert scheduler.schedule().preempted == []
+    assert scheduler.schedule().displaced == []
 
 
-def test_sentences_are_preempted_if_padding_keeps_another_caller_out() -> None:
+def test_sentences_are_displaced_if_padding_keeps_another_caller_out() -> None:
     scheduler = Scheduler(LIMITS, SPECIAL_IDS, max_batch_tokens=40, max_batch_rows=4)
     add(scheduler, "a", 0, 1, 2, 3, length=10)
     scheduler.schedule()
     add(scheduler, "b", 4, length=13)
     plan = scheduler.schedule()
     assert [sequence.id for sequence in plan.admitted] == [4]
-    assert len(plan.preempted) == 2
+    assert len(plan.displaced) == 2
 
 
 @given(

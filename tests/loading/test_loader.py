@@ -243,7 +243,7 @@ async def test_examples_beyond_a_shortlist_do_not_speak_against_a_bundle() -> No
         for each in model.manifest.examples
         if not {*each.target_ids["int8"]} <= {*shortlist.ids_for(each.source_ids).tolist()}
     ]
-    # Without such an example this test would show nothing.
+    # The test would show nothing without such an example.
     assert 0 < len(lost) < len(model.manifest.examples)
 
 
