@@ -85,13 +85,13 @@ def test_every_object_and_ray_pod_conforms_to_the_kubernetes_schema(overlay: str
     }
 
 
-def with_component(name: str, directory: Path) -> list[Manifest]:
-    """The valid objects of an overlay of one's own with a component."""
+def with_component(name: str, directory: Path, below: str = "../base") -> list[Manifest]:
+    """The valid objects of an overlay of one's own, above another one, with a component."""
     shutil.copytree(KUBERNETES, directory / "kubernetes")
     overlay = directory / "kubernetes" / "mine"
     overlay.mkdir()
     kustomization = {
-        "resources": ["../base"],
+        "resources": [below],
         "components": [f"../{name}"],
         "kind": "Kustomization",
     }
@@ -102,8 +102,10 @@ def with_component(name: str, directory: Path) -> list[Manifest]:
     return objects
 
 
-def test_pods_share_their_state_and_upgrade_it_first(tmp_path: Path) -> None:
-    spec = the(with_component("state", tmp_path), "Deployment")["spec"]["template"]["spec"]
+@pytest.mark.parametrize("below", ["../base", "../cpu"])
+def test_pods_share_their_state_and_upgrade_it_first(tmp_path: Path, below: str) -> None:
+    objects = with_component("state", tmp_path, below)
+    spec = the(objects, "Deployment")["spec"]["template"]["spec"]
     (first,), (container,) = spec["initContainers"], spec["containers"]
     given = {each["name"]: each for each in container["env"]}
     assert given["DRAGOMAN_DOCUMENTS"]["value"] == "true"

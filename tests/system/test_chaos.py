@@ -241,7 +241,8 @@ def test_every_kind_of_event_occurred(aftermath: Aftermath) -> None:
     assert aftermath.clients["cancelled"] > 0
     retired = series(aftermath.books, "nmt_batch_retires_total")
     reasons = {reason for (_, _, reason), count in retired.items() if count}
-    assert reasons == {"finished", "failed", "cancelled", "preempted"}
+    # Whether callers meet in a full batch depends on the machine.
+    assert reasons - {"displaced"} == {"finished", "failed", "cancelled", "preempted"}
     assert any("broken" in reload["failed"] for reload in aftermath.reloads)
 
 
