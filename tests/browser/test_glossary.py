@@ -116,11 +116,13 @@ def test_files_and_pasted_tables_become_terms_and_terms_become_a_file(
 ) -> None:
     edit_terms(visit)
     for name, content in (
-        ("terms.tsv", "Hund\tpuppy\r\nalt\tvery old\r\n"),
-        ("terms.csv", '\ufeffHund,puppy\nalt,"very old"\n'),
+        ("terms.tsv", b"Hund\tpuppy\r\nalt\tvery old\r\nohne"),
+        ("terms.csv", '\ufeffHund,puppy\nalt,"very old"\nohne'.encode()),
+        # Excel in Germany.
+        ("excel.csv", "Hund;puppy\r\nalt;very old\r\nGrüße\r\n".encode("windows-1252")),
     ):
         given = tmp_path / name
-        given.write_text(content + "ohne\n", encoding="utf-8")
+        given.write_bytes(content)
         visit.find("#glossary-file").set_input_files(given)
         expect(visit.find("#target-text")).to_contain_text("puppy is very old")
         expect(visit.find("#glossary-problem")).to_contain_text("3")

@@ -126,6 +126,10 @@ def test_edited_translation_is_copied_and_undone_and_refusals_are_shown(visitor:
     assert visit.page.evaluate("navigator.clipboard.readText()") == f"Yes: {before}"
     target.press("Control+z")
     expect(target).to_have_js_property("textContent", before)
+    visit.find("#copy").click()
+    visit.page.wait_for_function(
+        "before => navigator.clipboard.readText().then((text) => text === before)", arg=before
+    )
     visit.refuse("alternatives", status=503, json={"error": "the server is full"})
     target.press("Alt+ArrowDown")
     expect(visit.find("#likely-words")).to_contain_text("the server is full")

@@ -36,7 +36,7 @@ export class Glossary {
     const file = element("glossary-file");
     element("glossary-file-button").addEventListener("click", () => file.click());
     file.addEventListener("change", async () => {
-      if (file.files.length) this.#add(await file.files[0].text());
+      if (file.files.length) this.#add(decoded(await file.files[0].arrayBuffer()));
       file.value = "";
     });
     this.#rows.addEventListener("input", () => this.#take());
@@ -190,11 +190,21 @@ function fitting(found) {
   return found.slice(0, MOST_TERMS).filter((term) => (left -= term.join("").length) >= 0);
 }
 
-/** The terms in lines of text, `[source, target]`, separated by tabs or, without any, by commas,
-    and the numbers of the lines that have none. */
+/** The text of a file: of a spreadsheet program of Windows, unless it is UTF-8. */
+function decoded(bytes) {
+  try {
+    return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+  } catch {
+    return new TextDecoder("windows-1252").decode(bytes);
+  }
+}
+
+/** The terms in lines of text, `[source, target]`, separated by tabs or, without any, by semicolons
+    or commas, and the numbers of the lines that have none. */
 function parsed(text) {
   const lines = text.replace(/^\uFEFF/, "").split(/\r?\n/);
-  const cells = text.includes("\t") ? (line) => line.split("\t") : columns;
+  const columns = lines[0].includes(";") ? SEMICOLONS : COMMAS;
+  const cells = text.includes("\t") ? (line) => line.split("\t") : (line) => unquoted(line, columns);
   const found = [];
   const wrong = [];
   lines.forEach((line, i) => {
@@ -205,6 +215,9 @@ function parsed(text) {
   return { found, wrong };
 }
 
-/** The columns of a line of CSV, quoted as in RFC 4180. */
-const columns = (line) => [...line.matchAll(/(?:^|,)(?:"((?:[^"]|"")*)"|([^,]*))/g)]
+/** The columns of a line of CSV, quoted as in RFC 4180; some countries separate them by semicolons. */
+const COMMAS = /(?:^|,)(?:"((?:[^"]|"")*)"|([^,]*))/g;
+const SEMICOLONS = /(?:^|;)(?:"((?:[^"]|"")*)"|([^;]*))/g;
+
+const unquoted = (line, columns) => [...line.matchAll(columns)]
   .map(([, quoted, bare]) => quoted?.replaceAll('""', '"') ?? bare);

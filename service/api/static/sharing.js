@@ -3,17 +3,18 @@
 import { t } from "./strings.js";
 
 const THANKS_MS = 1600;
+/** Timers after which buttons have their names again. */
+const thanking = new WeakMap();
 
 /** Copy `text`, as formatted text too if it is HTML. */
 export async function copy(text, button, html = false) {
-  const name = button.textContent;
-  if (button.dataset.name) return;
-  button.dataset.name = name;
+  const name = button.dataset.name ??= button.textContent;
   button.textContent = t((await written(text, html)) ? "copied" : "copyFailed");
-  setTimeout(() => {
+  clearTimeout(thanking.get(button));
+  thanking.set(button, setTimeout(() => {
     button.textContent = name;
     delete button.dataset.name;
-  }, THANKS_MS);
+  }, THANKS_MS));
 }
 
 async function written(text, html) {

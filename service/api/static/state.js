@@ -233,7 +233,7 @@ export function sentencesOf({ result }) {
 
 /* Undo */
 
-const moment = (state) => ({ ...draft(state), result: state.result });
+const moment = (state) => ({ ...draft(state), fixed: state.fixed, result: state.result });
 
 /** The changes of `patch`, which replaces a text or languages and can be undone. */
 export const undoable = (state, patch) =>
