@@ -64,6 +64,13 @@ _NEXT = re.compile(r" *+(.?)")
 """The next visible character. ``_ends`` has replaced all other blanks."""
 _DOTTED = re.compile(r"(?:\b[^\W\d_]|\.\w{1,2})\.\s*$")
 """An initial, or an abbreviation with two dots, which ends no sentence before a small letter."""
+_COMPOUND_INITIALS = re.compile(
+    r"\b(?:(?!J\.-C)[^\W\d_]\.[-‐‑][^\W\d_]"  # noqa: RUF001 - hyphens
+    r"|(?<!\bav\. )(?<!\bapr\. )(?<!\bavant )(?<!\baprès )J\.-C)\.\s*$"
+)
+"""The initials of a first name such as Jean-Paul, which a surname follows, but *av. J.-C.*"""
+_INITIALS = 8
+"""Characters of such initials and of blanks behind them, at most."""
 _GOES_ON = {
     "ja": re.compile(r"(?<=[」』”])(?:と|って|などと?|は|が|を|に|の|も|で|から|だ)"),
     "ko": re.compile(r"(?<=[\"”'\u2019」』])[가-힣]"),
@@ -145,6 +152,9 @@ def _goes_on(line: str, start: int, end: int, language: str) -> bool:
     if language in _GOES_ON and _GOES_ON[language].match(line, end):
         return True
     if _IN_ABBREVIATION.match(line, end):
+        return True
+    # sentencex ends the sentence within the initials, too.
+    if _COMPOUND_INITIALS.search(line, max(0, end - _INITIALS), end):
         return True
     # A copy of the rest of the line would take quadratic time.
     following = _NEXT.match(line, end)

@@ -146,6 +146,8 @@ def test_sentences(text: str, sentences: list[str]) -> None:
         ("en", "It is approx. 5 km, est. 1990, see vol. 3, ch. 4, para. 2."),
         ("es", "Vive en la Av. Libertad n.º 5, 2.º piso."),
         ("fr", "L'art. 5 et l\u2019art. 6 : né en 100 av. J.-C. à Rome."),
+        ("fr", "M. J.-C. Martin et Mme A.-L. Roy sont nés avant J.-P. Sartre."),
+        ("fr", "César vainquit en 52 av. J.-C."),
         ("it", "La Fiat S.p.A. di Torino, nel 50 a.C. a Roma, pag. 3 del libro."),
         ("nl", "Het is koud, d.w.z. ca. 10 graden, na 10 jr. en twee maanden."),
         ("pl", "Byli tam m.in. Kowalski z p. Nowakiem."),
