@@ -16,10 +16,10 @@ from typing import Protocol
 from service.engine.types import Priority
 
 BUSY = 256
-"""Unfinished tokens from which the rate is measured, because fewer do not fill a batch. As long as
-fewer are in flight a request is admitted, without which a rate that is too low would stay so."""
+"""Tokens from which the rate is measured, because fewer do not fill a batch. As long as fewer are
+in flight a request is admitted, without which a rate that is too low would stay so."""
 _MEMORY_SECONDS = 10.0
-"""Time constant of the rate, of seconds in which so much was unfinished."""
+"""Time constant of the rate, of seconds in which so much was being decoded."""
 _FIRST_RATE, _FIRST_SECONDS = 8_192.0, 0.5
 """Tokens per second that are assumed at the start, as if measured for so long."""
 _SLOWDOWN = 4.0
@@ -31,7 +31,7 @@ class Note(Protocol):
     """Notes that so many tokens of a request are finished."""
 
     def __call__(self, tokens: float, decoded: bool = True) -> None:
-        """``decoded`` is false if no engine had anything to do for them."""
+        """``decoded`` is false if their results were known."""
 
 
 class _Sizes:
@@ -72,8 +72,8 @@ class ExpectedWait:
         self._finished = _FIRST_RATE * _FIRST_SECONDS
         self._busy = _FIRST_SECONDS
         """Seconds in which ``_finished`` were finished, both decayed."""
-        self._unfinished = 0.0
-        """Tokens in flight without those that have been noted."""
+        self._decoding = 0.0
+        """Tokens in flight without those whose results were known."""
         self._since = clock()
 
     @property
@@ -92,20 +92,22 @@ class ExpectedWait:
 
         def note(tokens: float, decoded: bool = True) -> None:
             nonlocal left
-            if self._measure() and decoded:
+            busy = self._measure()
+            if not decoded:
+                self._decoding -= tokens
+                left -= tokens
+            elif busy:
                 self._finished += tokens
-            self._unfinished -= tokens
-            left -= tokens
 
         self._measure()
         self._sizes[priority].add(tokens)
-        self._unfinished += tokens
+        self._decoding += tokens
         try:
             yield note
         finally:
             self._measure()
             self._sizes[priority].add(tokens, -1)
-            self._unfinished -= left
+            self._decoding -= left
 
     def excess(self, tokens: int, priority: Priority, share: float) -> float:
         """Seconds by which a request would exceed its permitted time; not positive if it may come.
@@ -132,7 +134,7 @@ class ExpectedWait:
         now = self._clock()
         # A process that was stopped says nothing about its speed.
         passed, self._since = min(now - self._since, _MEMORY_SECONDS), now
-        if self._unfinished < BUSY:
+        if self._decoding < BUSY:
             return False
         kept = math.exp(-passed / _MEMORY_SECONDS)
         self._finished *= kept

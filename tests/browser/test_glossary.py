@@ -83,6 +83,8 @@ def test_tabs_keep_the_terms_of_each_other_and_requests_have_no_more_than_they_m
     other.open("#source=en&target=de&text=My+cat.")
     write(visit, 0, "Hund", "puppy")
     expect(visit.find("#target-text")).to_contain_text("puppy")
+    visit.find("#glossary-done").click()
+    visit.find("#target-text").fill("My words.")
     other.find("#glossary-button").click()
     write(other, 0, "cat", "Mieze")
     expect(other.find("#target-text")).to_contain_text("Mieze")
@@ -90,6 +92,8 @@ def test_tabs_keep_the_terms_of_each_other_and_requests_have_no_more_than_they_m
     assert stored == {"de>en": [["Hund", "puppy"]], "en>de": [["cat", "Mieze"]]}
     lines = "".join(f"{number:030}\t{number:030}\n" for number in range(1_000))
     file = {"name": "a.tsv", "mimeType": "text/plain", "buffer": lines.encode()}
+    expect(visit.find("#target-text")).to_contain_text("My words.")
+    visit.find("#glossary-button").click()
     visit.find("#glossary-file").set_input_files(file)
     expect(visit.find("#glossary-problem")).to_have_text("A glossary has at most 834 terms here.")
     expect(visit.find("#target-text")).to_contain_text("puppy")

@@ -76,9 +76,11 @@ def test_own_translation_is_kept_and_shown_again(visit: Visit) -> None:
         if text:
             visit.find("#source-text").press("Control+Enter")
             rest(visit)
+    visit.page.locator("#history-list button", has_text="Eine Katze").first.click()
+    rest(visit)
     assert [each["text"] for each in stored(visit)] == [
-        "Eine",
         "Eine Katze und ein Hund.",
+        "Eine",
         "Ein Hund.",
     ]
 

@@ -96,7 +96,7 @@ def test_wrong_key_is_reported_and_can_be_corrected(visit: Visit) -> None:
     visit.find("#source-text").fill("Ein Hund.")
     expect(visit.find("#problem")).to_have_text("Quota exceeded.")
     expect(visit.find("#key")).to_be_hidden()
-    visit.refuse("translate", status=403, **error("Invalid API key"))
+    visit.refuse("translate", status=403, **error("Invalid access token: it has expired"))
     visit.find("#source-text").fill(TEXT)
     expect(visit.find("#problem")).to_contain_text("This API key was not accepted.")
     expect(visit.find("#source-text")).to_be_focused()

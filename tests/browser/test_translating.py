@@ -319,6 +319,10 @@ def test_a_model_can_be_chosen_where_the_pair_has_several(visit: Visit) -> None:
     expect(visit.find("#target-text")).not_to_be_empty()
     visit.open()
     expect(menu).to_have_value("general-de-en")
+    visit.page.goto("about:blank")
+    with visit.page.expect_request("**/translate") as asked:
+        visit.open("#source=auto&target=en&why=1&text=" + TEXT)
+    assert asked.value.post_data_json["model"] == "general-de-en"
 
 
 def test_a_chosen_model_leaves_other_languages_that_are_detected_alone(visit: Visit) -> None:

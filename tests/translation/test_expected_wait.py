@@ -120,7 +120,7 @@ def test_work_counts_when_it_is_done_not_at_the_end_of_its_request() -> None:
     assert served.expected.rate < 700
 
 
-def test_time_without_work_for_an_engine_does_not_count() -> None:
+def test_time_of_requests_whose_results_are_known_does_not_count() -> None:
     served = Served()
     before = served.expected.rate
     for _ in range(60):

@@ -36,7 +36,7 @@ export class Refused extends Error {
 
   /** Whether a key is missing or wrong. */
   get aboutKey() {
-    return this.status === 401 || /API key/i.test(this.message);
+    return this.status === 401 || /API key|access token/i.test(this.message);
   }
 }
 

@@ -3,13 +3,11 @@
 import { element, make, save } from "./dom.js";
 import { nameOf } from "./languages.js";
 import { follow, recall, remember } from "./memory.js";
-import { inPair, modelChoices, pairName, spoken, terms } from "./state.js";
+import { fitting, inPair, modelChoices, pairName, spoken, stale, terms } from "./state.js";
 import { t } from "./strings.js";
 
 const MOST_TERMS = 1000;
 const MOST_CHARACTERS = 250;
-/** Characters of all terms of a pair, which a request may have. */
-const MOST_IN_ALL = 50_000;
 
 export class Glossary {
   #dialog = element("glossary");
@@ -49,7 +47,7 @@ export class Glossary {
     });
     follow("glossaries", (glossaries) => {
       store.change({ glossaries: glossaries ?? {} });
-      changed();
+      if (stale(store.state)) changed();
     });
     store.watch(({ error }) => ({ error }), ({ error }) => {
       if (this.#dialog.open && error) this.#say(error.message);
@@ -128,7 +126,7 @@ export class Glossary {
   /** Keep the terms of the rows. */
   #take() {
     const { found, twice } = this.#read();
-    const kept = fitting(found);
+    const kept = fitting(found.slice(0, MOST_TERMS));
     this.#say(kept.length < found.length ? t("glossaryFull", { n: kept.length }) : twice.map((term) => t("glossaryTwice", { term })).join(" "));
     this.#keep(kept);
   }
@@ -149,7 +147,7 @@ export class Glossary {
     const { found, wrong } = parsed(text);
     const written = this.#written().filter(({ source, target }) => source || target);
     const all = [...new Map([...written.map(({ source, target }) => [source, target]), ...found])];
-    const kept = fitting(all);
+    const kept = fitting(all.slice(0, MOST_TERMS));
     this.#show(kept);
     this.#take();
     if (kept.length < all.length) this.#say(t("glossaryFull", { n: kept.length }));
@@ -182,12 +180,6 @@ export class Glossary {
     this.#problem.textContent = text;
     this.#problem.hidden = !text;
   }
-}
-
-/** The first terms, as many as are possible. */
-function fitting(found) {
-  let left = MOST_IN_ALL;
-  return found.slice(0, MOST_TERMS).filter((term) => (left -= term.join("").length) >= 0);
 }
 
 /** The text of a file: of a spreadsheet program of Windows, unless it is UTF-8. */

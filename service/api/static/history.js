@@ -89,6 +89,7 @@ export class History {
     const again = make("button", { type: "button", title: t("translateAgain") },
       make("span", { className: "quiet", textContent: `${nameOf(source)} → ${nameOf(target)}` }), side(text, source), side(translation, target));
     again.addEventListener("click", () => {
+      this.#begun = false;
       const { state } = this.#store;
       const patch = { ...pair(state, source, target), text, format: "text" };
       const result = () => ({ ...resultOf({ translatedText: translation, model: "" }, { ...state, ...patch }), own });

@@ -171,15 +171,17 @@ function restore() {
     const other = state.text && state.text !== given.text;
     store.change({ ...(other ? undoable(state, patch) : patch), why: link?.why ?? state.why, unknownLink, fixed: Boolean(link) });
   }
-  translating.now();
+  if (!store.state.result?.own || stale(store.state)) translating.now();
 }
 
 /** Learn what the server offers to the present key, and translate. */
 async function begin() {
   store.change({ error: null });
   const { source: from, target: to, offered: before } = store.state;
+  const { key } = server;
   try {
     const [offered, settings, { models }] = await Promise.all([server.languages(), server.settings(), server.get("models")]);
+    if (server.key !== key) return;
     const first = recall("languages", [settings.language?.source?.code, settings.language?.target?.code]);
     const [source, target] = to ? [from, to] : first;
     store.change({
@@ -192,7 +194,7 @@ async function begin() {
       ...pair({ ...store.state, offered }, source, target),
     });
   } catch (error) {
-    store.change({ error });
+    if (server.key === key) store.change({ error });
     return;
   }
   restore();

@@ -7,6 +7,8 @@ const STREAMED_FROM = 400;
 const TAG = /<\/?[a-z][a-z0-9-]*(\s[^<>]*)?\/?>|&[a-z]+;/i;
 
 const MOST_UNDONE = 100;
+/** Characters of the terms of a request. */
+const MOST_IN_TERMS = 50_000;
 /** Input that decides a translation, besides the user's changes of it. */
 const INPUTS = ["source", "target", "text", "format", "model"];
 
@@ -156,9 +158,15 @@ export const pairName = (source, target) => `${source}>${target}`;
 export const inPair = (state, source, target) => state.glossaries[pairName(source, target)] ?? [];
 
 /** The terms for a translation; while the language is still to be detected, those of every source. */
-export const terms = ({ source, target, glossaries }) => (source === DETECT
+export const terms = ({ source, target, glossaries }) => fitting(source === DETECT
   ? Object.entries(glossaries).flatMap(([name, found]) => (name.endsWith(pairName("", target)) ? found : []))
   : inPair({ glossaries }, source, target));
+
+/** The first terms, as many as a request may have. */
+export function fitting(found) {
+  let left = MOST_IN_TERMS;
+  return found.filter((term) => (left -= term.join("").length) >= 0);
+}
 
 /** The field of a request for the terms of its inputs. */
 export const glossary = ({ terms: found }) => (found.length ? { glossary: Object.fromEntries(found) } : {});

@@ -4,7 +4,7 @@
 import { Preview } from "./preview.js";
 import { keyOf, known, learn } from "./remembered.js";
 import { assembled, sentenceFields, splitFields } from "./splits.js";
-import { query, resultOf, streamed } from "./state.js";
+import { DETECT, ofModel, query, resultOf, streamed } from "./state.js";
 
 /** Milliseconds between the requests of a text that is being typed, and before the first of them. */
 const INTERVAL_MS = 700;
@@ -103,7 +103,13 @@ export class Translating {
   async #whole(fields, state) {
     this.#halt();
     this.#store.change({ partial: state.result ? null : "" });
-    const answer = await this.#request([fields.q], fields, (text) => {
+    let given = fields;
+    if (state.source === DETECT && state.model && !fields.model) {
+      const found = await this.#found(state);
+      if (!found) return;
+      given = { ...fields, ...ofModel(state, state, found.source) };
+    }
+    const answer = await this.#request([fields.q], given, (text) => {
       const { partial } = this.#store.state;
       if (partial !== null) this.#store.change({ partial: partial + text });
     });
@@ -111,15 +117,23 @@ export class Translating {
   }
 
   async #split(state) {
+    const found = await this.#found(state);
+    if (!found) return;
+    this.#present = { state, found, fields: sentenceFields(state, found) };
+    this.#proceed();
+  }
+
+  /** Language and sentences of the text; null if the request for them was aborted or refused. */
+  async #found(state) {
     const request = this.#splitting = new AbortController();
     try {
       const found = await this.#server.split(splitFields(state), request.signal);
-      if (this.#splitting !== request) return;
+      if (this.#splitting !== request) return null;
       this.#splitting = null;
-      this.#present = { state, found, fields: sentenceFields(state, found) };
-      this.#proceed();
+      return found;
     } catch (error) {
       if (this.#splitting === request) this.#fail(error);
+      return null;
     }
   }
 
