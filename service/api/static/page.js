@@ -164,9 +164,11 @@ function restore() {
   const link = readLink();
   const given = link ?? (state.text ? null : recallDraft());
   if (given) {
-    const [from, to] = [[DETECT, "", ...sourcesOf(state)], ["", ...targetChoices({ ...state, source: DETECT })]];
-    const unknown = link ? [from.includes(link.source) || link.source, to.includes(link.target) || link.target] : [];
-    const unknownLink = [...new Set(unknown.filter((code) => code !== true))];
+    const sides = link ? [
+      [link.source, [DETECT, "", ...sourcesOf(state)]],
+      [link.target, ["", ...targetChoices({ ...state, source: DETECT })]],
+    ] : [];
+    const unknownLink = [...new Set(sides.filter(([code, known]) => !known.includes(code)).map(([code]) => code))];
     const patch = { ...pair(state, given.source, given.target), text: given.text, format: given.format ?? "text" };
     const other = state.text && state.text !== given.text;
     store.change({ ...(other ? undoable(state, patch) : patch), why: link?.why ?? state.why, unknownLink, fixed: Boolean(link) });
