@@ -39,6 +39,7 @@ def perform(job: Job) -> None:
     from training.data.translate import find_translator
     from training.disk import writing
     from training.recipe import InvalidRecipe
+    from training.refusal import Refusal
     from training.run_directory import RunDirectory
     from training.run_lock import locked
 
@@ -56,7 +57,13 @@ def perform(job: Job) -> None:
             directory.derived.write_text(
                 json.dumps(student.to_dict(), indent=2) + "\n", encoding="utf-8"
             )
-        run.perform(Job(student, directory, options))
+        try:
+            run.perform(Job(student, directory, options))
+        except Refusal:
+            # The same command derives the recipe again.
+            if not directory.data.is_dir():
+                directory.derived.unlink()
+            raise
 
 
 def distilled(recipe: Recipe, teacher: str, name: str) -> Recipe:

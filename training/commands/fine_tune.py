@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -89,6 +90,7 @@ def perform(options: argparse.Namespace) -> None:
     from training.data.translate import find_translator
     from training.fine_tuning import direction_from, require_trainable
     from training.recipe import InvalidRecipe, require_name
+    from training.refusal import Refusal
     from training.run_directory import RunDirectory
     from training.run_lock import locked
 
@@ -107,7 +109,13 @@ def perform(options: argparse.Namespace) -> None:
     languages = direction_from(bundle, options.source)
     require_trainable(bundle, languages)
     with locked(directory):
-        _fine_tune(options, directory, bundle, languages)
+        try:
+            _fine_tune(options, directory, bundle, languages)
+        except Refusal:
+            # Parts of memories that are refused would be a run without a recipe.
+            if not directory.derived.exists():
+                shutil.rmtree(directory.path / "corpora", ignore_errors=True)
+            raise
 
 
 def _fine_tune(
