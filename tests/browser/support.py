@@ -82,12 +82,12 @@ class Visit:
     def find(self, selector: str) -> Any:
         return self.page.locator(selector)
 
-    def offer_two_models(self) -> None:
-        """Answer with two models of each pair, one of which exists."""
+    def offer_two_models(self, **other: Any) -> None:
+        """Answer with two models, one of which exists; ``other`` are facts that the second has."""
 
         def more(route: Any) -> None:
             answer = route.fetch().json()
-            answer["models"] += [{**answer["models"][0], "name": "other"}]
+            answer["models"] += [{**answer["models"][0], "name": "other", **other}]
             route.fulfill(json=answer)
 
         self.page.route("**/models", more)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import pytest
 
@@ -326,13 +325,7 @@ def test_a_model_can_be_chosen_where_the_pair_has_several(visit: Visit) -> None:
 
 
 def test_a_chosen_model_leaves_other_languages_that_are_detected_alone(visit: Visit) -> None:
-    def more(route: Any) -> None:
-        answer = route.fetch().json()
-        answer["models"] += [{**answer["models"][0], "name": "other"}]
-        answer["models"][1]["directions"] = [{"source": "nl", "target": "en"}]
-        route.fulfill(json=answer)
-
-    visit.page.route("**/models", more)
+    visit.offer_two_models(directions=[{"source": "nl", "target": "en"}])
     visit.page.add_init_script("localStorage.setItem('dragoman.model', '\"other\"')")
     visit.open("#source=auto&target=en&text=" + TEXT)
     expect(visit.find("#target-text")).to_contain_text("men")

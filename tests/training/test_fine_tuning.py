@@ -164,11 +164,11 @@ def test_imported_bundle_that_cannot_be_trained_is_refused_before_any_work(
 
 
 def test_refused_commands_leave_no_run(tmp_path: Path) -> None:
-    cut = tmp_path / "cut.tsv"
-    cut.write_text("de\ten\n" + "Ein Satz.\tA sentence.\n" * 9)
+    few = tmp_path / "few.tsv"
+    few.write_text("de\ten\n" + "Ein Satz.\tA sentence.\n" * 9)
     runs = tmp_path / "runs"
     places = [f"--runs={runs}", f"--bundles={BUNDLES}"]
-    assert main(["fine-tune", "general-de-en", f"--data={cut}", "-o", "mine", *places]) == 2
+    assert main(["fine-tune", "general-de-en", f"--data={few}", "-o", "mine", *places]) == 2
     teacher = ["--teacher", "general-de-en", f"--data={tmp_path}"]
     assert main(["distill", "multi30k-de-en", *teacher, *places]) == 2
     assert list(runs.iterdir()) == []

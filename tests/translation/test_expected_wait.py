@@ -38,11 +38,11 @@ class Served:
         self.waiting.append((tokens, self.clock.now, note, held))
         return True
 
-    def serve(self, rate: float, decoded: bool = True) -> float:
+    def serve(self, rate: float) -> float:
         """Finish the oldest; returns the seconds since it arrived."""
         tokens, begun, note, held = self.waiting.pop(0)
         self.clock.now += tokens / rate
-        note(tokens, decoded)
+        note(tokens)
         held.close()
         return self.clock.now - begun
 

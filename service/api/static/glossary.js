@@ -195,8 +195,7 @@ function decoded(bytes) {
     or commas, and the numbers of the lines that have none. */
 function parsed(text) {
   const lines = text.replace(/^\uFEFF/, "").split(/\r?\n/);
-  const columns = lines[0].includes(";") ? SEMICOLONS : COMMAS;
-  const cells = text.includes("\t") ? (line) => line.split("\t") : (line) => unquoted(line, columns);
+  const cells = text.includes("\t") ? (line) => line.split("\t") : columnsBy(lines[0].includes(";") ? ";" : ",");
   const found = [];
   const wrong = [];
   lines.forEach((line, i) => {
@@ -207,9 +206,8 @@ function parsed(text) {
   return { found, wrong };
 }
 
-/** The columns of a line of CSV, quoted as in RFC 4180; some countries separate them by semicolons. */
-const COMMAS = /(?:^|,)(?:"((?:[^"]|"")*)"|([^,]*))/g;
-const SEMICOLONS = /(?:^|;)(?:"((?:[^"]|"")*)"|([^;]*))/g;
-
-const unquoted = (line, columns) => [...line.matchAll(columns)]
-  .map(([, quoted, bare]) => quoted?.replaceAll('""', '"') ?? bare);
+/** Returns the function for the columns of a line of CSV, quoted as in RFC 4180; `mark` separates them. */
+function columnsBy(mark) {
+  const pattern = new RegExp(`(?:^|${mark})(?:"((?:[^"]|"")*)"|([^${mark}]*))`, "g");
+  return (line) => [...line.matchAll(pattern)].map(([, quoted, bare]) => quoted?.replaceAll('""', '"') ?? bare);
+}

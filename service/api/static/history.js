@@ -92,8 +92,8 @@ export class History {
       this.#begun = false;
       const { state } = this.#store;
       const patch = { ...pair(state, source, target), text, format: "text" };
-      const result = () => ({ ...resultOf({ translatedText: translation, model: "" }, { ...state, ...patch }), own });
-      this.#chosen(own ? { ...patch, result: result() } : patch);
+      if (own) patch.result = { ...resultOf({ translatedText: translation, model: "" }, { ...state, ...patch }), own };
+      this.#chosen(patch);
       element("source-text").focus();
     });
     const remove = linkButton("×", () => {

@@ -162,10 +162,12 @@ export const terms = ({ source, target, glossaries }) => fitting(source === DETE
   ? Object.entries(glossaries).flatMap(([name, found]) => (name.endsWith(pairName("", target)) ? found : []))
   : inPair({ glossaries }, source, target));
 
-/** The first terms, as many as a request may have. */
+/** The first terms, as many as a request may have; the same array if all fit, so that states which
+    have not changed are compared by identity. */
 export function fitting(found) {
   let left = MOST_IN_TERMS;
-  return found.filter((term) => (left -= term.join("").length) >= 0);
+  const beyond = found.findIndex(([source, target]) => (left -= source.length + target.length) < 0);
+  return beyond < 0 ? found : found.slice(0, beyond);
 }
 
 /** The field of a request for the terms of its inputs. */

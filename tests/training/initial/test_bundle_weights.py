@@ -120,8 +120,11 @@ def test_fp16_graphs_of_int8_weights_compute_what_the_dequantised_network_comput
     check_attention(attended_by_network(reference, translated), path, SPECIAL_IDS, "fp16")
 
 
-@pytest.mark.parametrize("shared", [True, False])
-@pytest.mark.parametrize("joined", [True, False], ids=["one scale", "a scale for each matrix"])
+@pytest.mark.parametrize(
+    ("shared", "joined"),
+    [(True, True), (False, False)],
+    ids=["one vocabulary and scale", "two, and a scale for each matrix"],
+)
 def test_weights_of_models_of_firefox_are_those_of_their_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shared: bool, joined: bool
 ) -> None:
