@@ -167,9 +167,9 @@ def build(
     reloads = Announcements(state.database, "reloads")
 
     async def reload_everywhere() -> Reloaded:
-        reloaded = await reloader.reload()
+        # Nothing is reloaded, here or elsewhere, if the database is away.
         await reloads.announce()
-        return reloaded
+        return await reloader.reload()
 
     kept = documents if settings.documents else None
     routers = [
@@ -197,7 +197,7 @@ def build(
             drain,
             reload_everywhere,
             access.require_admin,
-            access.callers.permission,
+            access.permission,
         ),
         keys.create_router(state.keys, state.usage, access.require_admin),
     ]

@@ -19,7 +19,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import PurePosixPath
 
-from service.catalogue.errors import NotReady
+from service.catalogue.errors import NotReady, UnknownLanguage, UnknownModel, UnsupportedPair
 from service.document_jobs.queue import ATTEMPTS, LEASE_SECONDS, Claim, DocumentQueue, NewDocument
 from service.document_jobs.types import (
     DocumentJob,
@@ -62,8 +62,9 @@ _UNEXPECTED = "internal error; the server's log has it"
 _EXPECTED = (DocumentJobError, DocumentError, StateError, TranslationError, EngineError)
 """Errors that end a job and are no defect of the service."""
 
-_ELSEWHERE = (NotReady, EngineStopped)
-"""Errors of this replica, or of its present models; another attempt may succeed."""
+_ELSEWHERE = (NotReady, EngineStopped, UnknownLanguage, UnknownModel, UnsupportedPair)
+"""Errors of this replica, or of its present models; another attempt may succeed. The replica that
+accepted the document knew its languages and its model."""
 
 Charge = Callable[[int], AbstractAsyncContextManager[Booking]]
 """Reserves so many characters of the caller of a job, until the booking inside is written."""

@@ -15,6 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, and_, delete, insert, or_, select, update
@@ -22,12 +23,14 @@ from sqlalchemy import ColumnElement, Connection, and_, delete, insert, or_, sel
 from service.document_jobs.types import DocumentJob, DocumentLimits, DocumentNotFound, DocumentsFull
 from service.state.database import Database
 from service.state.schema import CONTENTS, DOCUMENTS
-from service.state.usage import Amount, Booking, add_usage
+from service.state.usage import Amount, Booking, Used, add_usage, day_of
 
 LEASE_SECONDS = 30.0
 """How long a job stays with a replica that does not renew its lease, such as a killed one."""
 ATTEMPTS = 3
 """How often a document is begun by replicas that end meanwhile, or cannot translate it."""
+_PAUSE_SECONDS = 15.0
+"""How long a worker leaves a document that it could not translate to other workers."""
 _LOCK = "documents"
 _GAVE_UP = "the document could not be translated, because the service ended several times meanwhile"
 
@@ -82,6 +85,8 @@ class DocumentQueue:
         self._limits = limits
         self._clock = clock
         self._worker = secrets.token_hex(8)
+        self._left: dict[str, float] = {}
+        """Jobs that this worker has put back, and when it may claim them again."""
 
     async def check_room(
         self, caller: str | None, size: int, unopened: Sequence[tuple[str | None, int]]
@@ -119,7 +124,7 @@ class DocumentQueue:
             connection.execute(delete(DOCUMENTS).where(_COLUMNS.id.in_(evicted)))
             connection.execute(insert(DOCUMENTS).values(row))
             connection.execute(insert(CONTENTS).values((new.id, new.instructions, new.content)))
-            booking.write(connection)
+            booking.write(connection, _day(now))
             return _job(connection, _COLUMNS.id == new.id)
 
         return await self._database.write(write, _LOCK)
@@ -157,9 +162,10 @@ class DocumentQueue:
         The next one is of the caller with the fewest jobs in translation, the oldest first. One
         caller gets all but one of the places of a worker.
         """
+        self._left = {id: until for id, until in self._left.items() if until > self._clock()}
         mine = and_(_COLUMNS.linked, _COLUMNS.worker == self._worker)
         wanted = mine if linked_only else or_(~_COLUMNS.linked, mine)
-        queued = and_(_COLUMNS.state == "queued", wanted)
+        queued = and_(_COLUMNS.state == "queued", wanted, _COLUMNS.id.not_in(list(self._left)))
 
         def read(connection: Connection) -> bool:
             return (
@@ -244,7 +250,9 @@ class DocumentQueue:
         await self._database.write(lambda c: self._remove(c, _COLUMNS.id == identifier), _LOCK)
 
     async def put_back(self, claim: Claim) -> None:
-        """Queue a job for another attempt; nothing if it is not this attempt's."""
+        """Queue a job for another attempt, soon by other workers and later by this one; nothing if
+        it is not this attempt's."""
+        self._left[claim.id] = self._clock() + _PAUSE_SECONDS
         again = update(DOCUMENTS).where(self._is(claim)).values(**_QUEUED)
         await self._database.write(lambda connection: connection.execute(again), _LOCK)
 
@@ -330,16 +338,17 @@ class DocumentQueue:
 
     def _take_back(self, connection: Connection, which: ColumnElement[bool]) -> None:
         rows = connection.execute(
-            select(_COLUMNS.account, _COLUMNS.month, _COLUMNS.characters).where(
+            select(_COLUMNS.account, _COLUMNS.month, _COLUMNS.accepted, _COLUMNS.characters).where(
                 and_(which, _UNFINISHED)
             )
         )
-        amounts: dict[tuple[str, str], Amount] = {}
-        for account, month, characters in rows:
-            before = amounts.get((account, month), Amount())
-            amounts[account, month] = before - Amount(characters, 1)
-        if amounts:
-            add_usage(connection, amounts)
+        # The day for which it was charged.
+        used = [
+            Used((account, month), _day(accepted), Amount() - Amount(characters, 1))
+            for account, month, accepted, characters in rows
+        ]
+        if used:
+            add_usage(connection, used)
 
     def _in_the_way(
         self,
@@ -417,6 +426,10 @@ def _job(connection: Connection, which: ColumnElement[bool]) -> DocumentJob:
     if row is None:
         raise DocumentNotFound
     return DocumentJob(**row)
+
+
+def _day(seconds: float) -> str:
+    return day_of(datetime.fromtimestamp(seconds, UTC))
 
 
 def _has_id(identifier: str) -> ColumnElement[bool]:

@@ -20,18 +20,23 @@ class Announcements:
         self._database = database
         self._name = name
         self._seen: int | None = None
+        # Serialises reads and announcements of this process, which it does not react to.
+        self._exchanging = asyncio.Lock()
 
     async def announce(self) -> None:
         """Count an event, which the other processes notice; raises ``StateFailed``."""
-        self._seen = await self._database.write(lambda c: bump(c, self._name))
+        async with self._exchanging:
+            self._seen = await self._database.write(lambda c: bump(c, self._name))
 
     async def watch(self, react: Callable[[], None]) -> None:
         """Call ``react`` within about a second after another process has announced an event."""
         while True:
             # The database has logged why it is away. Events are noticed when it is back.
             with suppress(StateFailed):
-                present = await self._database.read(lambda c: revision_of(c, self._name))
-                if self._seen is not None and present > self._seen:
+                async with self._exchanging:
+                    present = await self._database.read(lambda c: revision_of(c, self._name))
+                    before, self._seen = self._seen, present
+                # A database that was restored from a copy counts from an earlier number.
+                if before is not None and present != before:
                     react()
-                self._seen = max(present, self._seen or 0)
             await asyncio.sleep(_POLL_SECONDS)

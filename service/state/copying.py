@@ -21,6 +21,9 @@ async def copy(source: Database, target: Database) -> dict[str, int]:
     """
 
     def run(old: Connection) -> dict[str, int]:
+        if old.dialect.name == "postgresql":
+            # Otherwise each table is read as it is at another time.
+            old.execute(text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"))
         return target.write_here(lambda new: _copy_tables(old, new, target.name), "schema")
 
     return await source.read(run)

@@ -12,6 +12,7 @@ import asyncio
 import importlib.util
 import logging
 import sqlite3
+import threading
 import time
 import zlib
 from collections.abc import Callable, Sequence
@@ -70,7 +71,7 @@ class Database:
     def name(self) -> str:
         """The file or address, without a password."""
         if isinstance(self._place, SecretStr):
-            return _url(self._place).render_as_string(hide_password=True)
+            return _shown(_url(self._place))
         return str(self._place or ":memory:")
 
     async def open(self) -> None:
@@ -108,9 +109,23 @@ class Database:
 
         What ``work`` reads stays valid while it writes: SQLite locks the file from the start, and
         PostgreSQL all transactions with the same ``lock``. Without one, ``work`` has to consist of
-        statements that are safe beside others. Raises ``StateFailed``.
+        statements that are safe beside others. A caller that is cancelled before the end has
+        written nothing. Raises ``StateFailed``.
         """
-        return await self._on_thread(lambda: self.write_here(work, lock))
+        cancelled = threading.Event()
+
+        def unless_cancelled(connection: Connection) -> T:
+            done = work(connection)
+            if cancelled.is_set():
+                # The caller learns nothing of it, and may ask again.
+                raise StateFailed
+            return done
+
+        try:
+            return await self._on_thread(lambda: self.write_here(unless_cancelled, lock))
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
 
     def write_here(self, work: Callable[[Connection], T], lock: str | None = None) -> T:
         """The same as ``write``, in the calling thread."""
@@ -147,6 +162,14 @@ class Database:
             raise StateUnavailable(self.name, _cause(error), _remedy(error)) from error
 
     def _check_or_upgrade(self, connection: Connection) -> None:
+        if connection.dialect.name == "postgresql":
+            encoding = connection.execute(text("SHOW server_encoding")).scalar_one()
+            if encoding != "UTF8":
+                raise StateUnavailable(
+                    self.name,
+                    f"has the encoding {encoding}, which cannot store all texts",
+                    "create the database with ENCODING 'UTF8' TEMPLATE template0",
+                )
         if self._upgrades:
             # One process upgrades at a time.
             _lock(connection, "schema")
@@ -172,25 +195,34 @@ class Database:
 def _postgres(address: SecretStr) -> Engine:
     if importlib.util.find_spec("psycopg") is None:
         raise StateUnavailable(
-            _url(address).render_as_string(hide_password=True),
+            _shown(_url(address)),
             "the driver of PostgreSQL is not installed",
             "install dragoman with its extra fleet",
         )
+    url = _url(address)
+    ours = {
+        "connect_timeout": int(_BUSY_SECONDS),
+        "tcp_user_timeout": 1000 * _STATEMENT_SECONDS,
+        "application_name": "dragoman",
+    }
+    # A process that is lost or stopped in a transaction keeps no lock from the others.
+    session = (
+        f"-c statement_timeout={_STATEMENT_SECONDS}s "
+        f"-c idle_in_transaction_session_timeout={_STATEMENT_SECONDS}s "
+        "-c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3"
+    )
     engine = sqlalchemy.create_engine(
-        _url(address),
+        url,
         pool_size=_THREADS,
         # Connections that a restart of the database has closed are opened again, not reported.
         pool_pre_ping=True,
         # Parameters of statements are texts and digests of keys.
         hide_parameters=True,
         connect_args={
-            "connect_timeout": int(_BUSY_SECONDS),
-            "tcp_user_timeout": 1000 * _STATEMENT_SECONDS,
-            # A process that is lost or stopped in a transaction keeps no lock from the others.
-            "options": f"-c statement_timeout={_STATEMENT_SECONDS}s "
-            f"-c idle_in_transaction_session_timeout={_STATEMENT_SECONDS}s "
-            "-c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3",
-            "application_name": "dragoman",
+            **{name: value for name, value in ours.items() if name not in url.query},
+            # Of two values of one setting, the later one is used.
+            "options": f"{session} {url.query.get('options', '')}",
+            "client_encoding": "UTF8",
         },
     )
     event.listen(engine, "do_connect", _connect)
@@ -267,6 +299,12 @@ def _url(address: SecretStr) -> URL:
         problem, remedy = "is no address", "write postgresql://USER:PASSWORD@HOST/DATABASE"
         raise StateUnavailable("DRAGOMAN_STATE", problem, remedy) from error
     return url.set(drivername="postgresql+psycopg")
+
+
+def _shown(url: URL) -> str:
+    """The address without passwords, which may also be among the options."""
+    query = {name: value for name, value in url.query.items() if "password" not in name}
+    return url.set(query=query).render_as_string(hide_password=True)
 
 
 def _schema_of(connection: Connection) -> int:

@@ -362,7 +362,8 @@ def _insert(connection: Connection, name: str, secret: Secret) -> None:
     holder = select(columns.name).where(columns.digest == secret.digest)
     if (other := connection.execute(holder).scalar()) is not None:
         raise KeyTaken(f"this key is that of {other!r} already; choose another")
-    number = select(func.count()).select_from(KEY_SECRETS).where(columns.name == name)
+    valid = or_(columns.expires.is_(None), columns.expires > _written(secret.created))
+    number = select(func.count()).select_from(KEY_SECRETS).where(columns.name == name, valid)
     if connection.execute(number).scalar_one() >= _MOST_SECRETS:
         raise KeyRefused(
             f"{name!r} has {_MOST_SECRETS} keys that have not expired; let some of them expire "
@@ -398,8 +399,11 @@ def _select(connection: Connection) -> tuple[ApiKey, ...]:
 
 
 def _written(time: datetime) -> str:
-    """A time as text that sorts as the times do."""
-    return time.astimezone(UTC).isoformat(timespec="microseconds")
+    """A time as text that sorts as the times do; raises ``KeyRefused``."""
+    try:
+        return time.astimezone(UTC).isoformat(timespec="microseconds")
+    except OverflowError as error:
+        raise KeyRefused(f"{time.isoformat()} is beyond the end of the calendar in UTC") from error
 
 
 def _digest(key: str) -> bytes:

@@ -12,9 +12,11 @@ are those of the last known sums.
 from __future__ import annotations
 
 import asyncio
+import calendar
 import logging
 import secrets
 import time
+from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -42,7 +44,7 @@ _ANONYMOUS = ""
 """The name under which all callers without a key are counted together."""
 
 Account = tuple[str, str]
-"""A caller and a month, such as 2026-11, or a day."""
+"""A caller and a month, such as 2026-11."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,15 +76,24 @@ class Usage:
 
 
 @dataclass(frozen=True, slots=True)
+class Used:
+    """Usage of an account on a day, such as 2026-11-28; negative if it is taken back."""
+
+    account: Account
+    day: str
+    amount: Amount
+
+
+@dataclass(frozen=True, slots=True)
 class Booking:
     """Usage that is reserved until a transaction writes it; see ``UsageLedger.booking``."""
 
     account: Account
     amount: Amount
 
-    def write(self, connection: Connection) -> None:
-        """Add it to the written usage."""
-        add_usage(connection, {self.account: self.amount})
+    def write(self, connection: Connection, day: str) -> None:
+        """Add it to the written usage of a day."""
+        add_usage(connection, [Used(self.account, day, self.amount)])
 
 
 @dataclass(slots=True)
@@ -218,10 +229,11 @@ class UsageLedger:
         rows = await self._database.read(lambda connection: connection.execute(its).all())
         return {row.caller: Amount(row.characters, row.documents) for row in rows}
 
-    async def by_day(self, month: str) -> dict[Account, Amount]:
+    async def by_day(self, month: str) -> dict[tuple[str, str], Amount]:
         """Written usage by caller and day of a month, such as 2026-11-28, sorted by day.
 
-        Usage counts for the day on which it was written, about a second later.
+        Usage counts for the day on which it was written, about a second later, and at the end of a
+        month for its last day, so that the days add up to the month.
         """
         columns = USAGE_BY_DAY.c
         its = select(USAGE_BY_DAY).where(columns.day.startswith(f"{month}-"))
@@ -254,7 +266,8 @@ class UsageLedger:
                 connection.execute(delete(SETTLEMENTS).where(SETTLEMENTS.c.written < old))
                 first = day_of(written - _DAYS_KEPT)
                 connection.execute(delete(USAGE_BY_DAY).where(USAGE_BY_DAY.c.day < first))
-            add_usage(connection, self._batch, day_of(written))
+            day = day_of(written)
+            add_usage(connection, [Used(key, day, amount) for key, amount in self._batch.items()])
         return _read(connection, {*self._batch, *watched})
 
     def _record_number(self, connection: Connection, written: datetime) -> bool:
@@ -321,20 +334,25 @@ class UsageLedger:
         return True
 
 
-def add_usage(
-    connection: Connection, amounts: Mapping[Account, Amount], day: str | None = None
-) -> None:
-    """Add to the written usage of several accounts, on a day, by default today."""
-    day = day or day_of(datetime.now(UTC))
-    by_day: dict[Account, Amount] = {}
-    for (caller, _), amount in amounts.items():
-        by_day[caller, day] = by_day.get((caller, day), _NOTHING) + amount
-    _add(connection, USAGE, "month", amounts)
+def add_usage(connection: Connection, used: Iterable[Used]) -> None:
+    """Add to the written usage, by month and by day.
+
+    A day outside of its account's month is replaced by the nearest one inside.
+    """
+    by_month: defaultdict[tuple[str, str], Amount] = defaultdict(Amount)
+    by_day: defaultdict[tuple[str, str], Amount] = defaultdict(Amount)
+    for each in used:
+        caller, month = each.account
+        _, days = calendar.monthrange(*map(int, month.split("-")))
+        day = max(f"{month}-01", min(each.day, f"{month}-{days}"))
+        by_month[caller, month] += each.amount
+        by_day[caller, day] += each.amount
+    _add(connection, USAGE, "month", by_month)
     _add(connection, USAGE_BY_DAY, "day", by_day)
 
 
 def _add(
-    connection: Connection, table: Table, period: str, amounts: Mapping[Account, Amount]
+    connection: Connection, table: Table, period: str, amounts: Mapping[tuple[str, str], Amount]
 ) -> None:
     # All processes lock rows in the same order, so that none waits for another in a circle.
     rows = [

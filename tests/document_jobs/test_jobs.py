@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,7 +16,7 @@ import pytest
 from pydantic import SecretStr
 
 from service.api.access import Access, AccessPolicy, Caller
-from service.catalogue.errors import NotReady
+from service.catalogue.errors import NotReady, UnknownLanguage
 from service.document_jobs import jobs as jobs_module
 from service.document_jobs.jobs import Charge, DocumentJob, DocumentJobs, DocumentLimits
 from service.document_jobs.types import DocumentNotFound, DocumentsFull, DocumentTooLarge
@@ -26,7 +27,7 @@ from service.state.database import Database
 from service.state.errors import QuotaExceeded, StateFailed
 from service.state.keys import KeyStore
 from service.state.shared_rates import SharedRateLimits
-from service.state.usage import UsageLedger
+from service.state.usage import Amount, UsageLedger
 from service.text.errors import TranslationError
 from service.text.types import LanguagePair
 from service.translation.errors import DeadlineExceeded
@@ -94,6 +95,11 @@ class Bench:
 
     async def present(self, job: DocumentJob) -> DocumentJob:
         return await self.jobs.status(job.id, job.key)
+
+    async def put_back(self, job: DocumentJob) -> None:
+        async with asyncio.timeout(10):
+            while (await self.present(job)).state != "queued":
+                await asyncio.sleep(0.001)
 
     async def ended(self, job: DocumentJob) -> DocumentJob:
         async with asyncio.timeout(10):
@@ -242,18 +248,44 @@ async def test_failed_job_reports_its_error_and_is_not_charged(place: Place) -> 
         assert await b.used() == 0
 
 
-@pytest.mark.parametrize("failure", [NotReady("loading"), EngineStopped("gone")])
-async def test_document_that_a_replica_cannot_translate_is_tried_again_and_then_fails(
+FAILURES = [NotReady("loading"), EngineStopped("gone"), UnknownLanguage("fr", ["en"])]
+
+
+@pytest.mark.parametrize("failure", FAILURES)
+async def test_document_that_a_replica_cannot_translate_is_left_to_others(
     place: Place, failure: Exception
 ) -> None:
     async with bench(place) as b:
         b.work.failure = failure
-        job = await b.done()
-        assert (job.state, job.error, b.work.began) == ("error", str(failure), 3)
+        b.work.gate.set()
+        job = await b.jobs.accept(order(), b.charge())
+        for attempt in (1, 2):
+            await until(lambda wanted=attempt: b.work.began == wanted, 0.001)
+            await b.put_back(job)
+            await b.passes(14)
+            assert b.work.began == attempt
+            await b.passes(2)
+        assert (await b.ended(job)).error == str(failure)
         waiting = await b.jobs.accept(order(), b.charge())
         await until(lambda: b.work.began == 4, 0.001)
-        b.work.failure = None
-        assert (await b.ended(waiting)).state == "done"
+        await b.put_back(waiting)
+        async with replica(place, b.clock) as other:
+            other.work.gate.set()
+            assert (await b.ended(waiting)).state == "done"
+            assert b.work.began == 4
+
+
+async def test_days_of_documents_that_fail_add_up_to_their_month(place: Place) -> None:
+    async with bench(place) as b:
+        b.clock.seconds = datetime(2026, 11, 30, 23, 59, 50, tzinfo=UTC).timestamp()
+        job = await b.jobs.accept(order(), b.charge())
+        b.clock.seconds += 30
+        b.work.failure = TranslationError("too hard")
+        b.work.gate.set()
+        await b.ended(job)
+        months, days = await b.usage.written_in("2026-11"), await b.usage.by_day("2026-11")
+        assert sum((each for each in days.values()), Amount()) == months.get("ann", Amount())
+        assert await b.usage.by_day("2026-12") == {}
 
 
 async def test_replica_renews_its_leases_after_the_database_was_away(place: Place) -> None:

@@ -27,6 +27,7 @@ from service.state.usage import UsageLedger
 from service.text.types import LanguagePair, Term
 from tests.state.clocks import Clock
 from tests.support.postgres import Postgres
+from tests.support.waiting import cancelled
 
 DE_EN, EN_DE = LanguagePair("de", "en"), LanguagePair("en", "de")
 DOG = Term("Hund", "dog")
@@ -110,6 +111,22 @@ async def test_failed_transaction_writes_nothing(database: Database) -> None:
     with pytest.raises(RuntimeError, match="half done"):
         await database.write(half)
     assert await database.read(values) == []
+
+
+async def test_cancelled_caller_has_written_nothing(database: Database) -> None:
+    begun, ended = threading.Event(), threading.Event()
+
+    def late(connection: Connection) -> None:
+        put(7, connection)
+        begun.set()
+        ended.wait(10)
+
+    writing = asyncio.create_task(database.write(late))
+    await asyncio.to_thread(begun.wait, 10)
+    await cancelled(writing)
+    ended.set()
+    await database.write(lambda connection: put(8, connection))
+    assert await database.read(values) == [8]
 
 
 async def test_concurrent_connections_see_each_others_writes(place: Path | SecretStr) -> None:
@@ -280,11 +297,33 @@ async def test_failure_is_logged_and_hides_place_and_values_from_callers(
     assert database.name not in str(failure.value)
 
 
-async def test_password_is_in_no_message() -> None:
-    address = SecretStr("postgresql://dragoman:hidden@/absent?host=/absent")
+@pytest.mark.parametrize("options", ["", "&password=hidden&sslpassword=hidden"])
+async def test_password_is_in_no_message(options: str) -> None:
+    address = SecretStr(f"postgresql://dragoman:hidden@/absent?host=/absent{options}")
     with pytest.raises(StateUnavailable) as failure:
         await Database(address).open()
     assert "hidden" not in str(failure.value)
+
+
+async def test_options_of_the_address_are_heeded(postgres_address: SecretStr) -> None:
+    options = "application_name=another&options=-csearch_path%3Dpg_temp"
+    address = SecretStr(f"{postgres_address.get_secret_value()}&{options}")
+
+    def present(connection: Connection) -> tuple[str, ...]:
+        names = ("application_name", "search_path", "statement_timeout")
+        return tuple(connection.execute(text(f"SHOW {name}")).scalar_one() for name in names)
+
+    async with Database(address, upgrade=True) as database:
+        assert await database.read(present) == ("another", "pg_temp", "30s")
+
+
+@pytest.mark.parametrize("encoding", ["SQL_ASCII", "LATIN1"])
+async def test_database_that_cannot_store_all_texts_is_refused(
+    postgres: Postgres, encoding: str
+) -> None:
+    address = postgres.create("--encoding", encoding, "--locale", "C", "--template", "template0")
+    with pytest.raises(StateUnavailable, match=f"encoding {encoding}.*ENCODING 'UTF8'"):
+        await Database(address, upgrade=True).open()
 
 
 async def test_database_that_was_restarted_is_used_again(

@@ -4,7 +4,7 @@ import asyncio
 import threading
 from contextlib import suppress
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -23,6 +23,7 @@ from tests.support.raising import raiser
 
 NAMES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,10}", fullmatch=True)
 KEYS = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1, max_size=50)
+WEST = timezone(-timedelta(hours=5))
 
 
 async def test_a_random_key_is_found_with_its_limits(database: Database) -> None:
@@ -209,6 +210,13 @@ async def test_a_name_has_a_bounded_number_of_keys(database: Database) -> None:
         for _ in range(10):
             await store.rotate("weblate", old_expire=later)
     assert len((await store.all())[0].secrets) == 10
+    # A key that has leaked can be replaced at once.
+    key = await store.rotate("weblate")
+    secrets = (await store.all())[0].secrets
+    assert [each.expires is None for each in secrets] == 10 * [False] + [True]
+    assert await store.find(key) is not None
+    with pytest.raises(KeyRefused, match="beyond the end of the calendar"):
+        await store.rotate("weblate", old_expire=datetime.max.replace(tzinfo=WEST))
 
 
 @given(st.text())

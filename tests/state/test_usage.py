@@ -18,7 +18,7 @@ from sqlalchemy import Connection
 from service.state import usage as module
 from service.state.database import FILE_NAME, Database
 from service.state.errors import QuotaExceeded, StateFailed
-from service.state.usage import Amount, UsageLedger, add_usage
+from service.state.usage import Amount, UsageLedger, Used, add_usage
 from tests.state.clocks import Clock, run
 from tests.support.raising import raiser
 from tests.support.waiting import cancelled
@@ -292,11 +292,12 @@ async def test_a_booking_is_written_with_its_transaction_and_taken_back_with_ano
     async with ledger.booking("ann", 60, documents=1, quota=100) as booking:
         with pytest.raises(QuotaExceeded):
             await charge(ledger, "ann", 41, quota=100)
-        await database.write(booking.write)
+        await database.write(lambda c: booking.write(c, "2026-11-15"))
     with pytest.raises(QuotaExceeded):
         await charge(ledger, "ann", 41, quota=100)
     assert await used(UsageLedger(database), "ann") == (60, 1)
-    await database.write(lambda c: add_usage(c, {booking.account: Amount() - booking.amount}))
+    taken_back = Used(booking.account, "2026-11-15", Amount() - booking.amount)
+    await database.write(lambda c: add_usage(c, [taken_back]))
     await ledger.flush()
     await charge(ledger, "ann", 100, quota=100)
 
@@ -319,9 +320,19 @@ async def test_usage_by_day_adds_up_to_that_of_the_month_and_old_days_go(
         ("ann", "2026-11-16"): Amount(10, 1),
     }
     assert (await ledger.written_in("2026-11"))["ann"] == Amount(17, 1)
-    clock.seconds += 400 * 24 * 3600
+    # Work of November that is written in December, after a database was away.
+    clock.seconds += 14 * 24 * 3600
+    async with ledger.charge("ann", 5):
+        clock.seconds += 24 * 3600
+    await ledger.flush()
+    assert (await ledger.by_day("2026-11"))["ann", "2026-11-30"] == Amount(5)
+    assert await ledger.by_day("2026-12") == {}
+    clock.seconds += 385 * 24 * 3600
     # A ledger that begins removes what is too old.
     later = UsageLedger(database, clock.now)
     await charge(later, "bob", 1)
     await later.flush()
-    assert await ledger.by_day("2026-11") == {("ann", "2026-11-16"): Amount(10, 1)}
+    assert await ledger.by_day("2026-11") == {
+        ("ann", "2026-11-16"): Amount(10, 1),
+        ("ann", "2026-11-30"): Amount(5),
+    }

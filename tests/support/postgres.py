@@ -73,10 +73,10 @@ class Postgres:
             self._process.wait()
             self._process = None
 
-    def create(self) -> SecretStr:
+    def create(self, *options: str) -> SecretStr:
         """The address of a database without tables."""
         name = f"test_{secrets.token_hex(6)}"
-        self._run("createdb", "-h", str(self._directory), "-U", "dragoman", name)
+        self._run("createdb", "-h", str(self._directory), "-U", "dragoman", *options, name)
         return SecretStr(f"postgresql://dragoman@/{name}?host={quote(str(self._directory), '')}")
 
     def _answers(self) -> bool:
