@@ -116,15 +116,14 @@ class Callers:
         self, connection: HTTPConnection, key: str | None = None
     ) -> Permission | None:
         """The permission of ``key``, or of the key or token in a header, for routes that need none;
-        ``None`` is all, also of a wrong one. Raises ``IssuerUnavailable``."""
+        ``None`` is all. Raises ``KeyInvalid`` or ``IssuerUnavailable``."""
         presented = key or next(iter(_presented(connection)), None)
         if self._policy.keys == "off" or presented is None:
             return None
-        try:
-            caller = await self._found(presented)
-        except KeyInvalid:
-            return None
-        return None if caller is None else caller.permission
+        caller = await self._found(presented)
+        if caller is None:
+            raise KeyInvalid
+        return caller.permission
 
     def origin(self, caller: Caller, priority: Priority) -> Origin:
         """Origin of the sentences of a caller's request."""
@@ -185,6 +184,17 @@ class Access:
             # An invalid key counts against the rate limit of the address, which slows guessing.
             await self.admit(self.callers.anonymous(connection))
             raise
+
+    async def permission(
+        self, connection: HTTPConnection, key: str | None = None
+    ) -> Permission | None:
+        """The permission as ``Callers.permission`` finds it, and ``None`` for a wrong key; raises
+        ``IssuerUnavailable``, and ``RateLimited`` after too many wrong ones."""
+        try:
+            return await self.callers.permission(connection, key)
+        except KeyInvalid:
+            await self.admit(self.callers.anonymous(connection))
+            return None
 
     async def admit(self, caller: Caller) -> None:
         """Count a request against the rate limit; raises ``RateLimited``."""

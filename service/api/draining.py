@@ -36,17 +36,19 @@ class Drain:
 
     def leave(self) -> None:
         """Say in probes and in the heads of answers that the server ends soon."""
-        self.leaving = True
+        if not self.leaving:
+            self.leaving = True
+            for leaving in self._watching:
+                leaving()
 
     def begin(self) -> None:
         """Refuse all further requests."""
-        self.leaving = self.begun = True
-        for begun in self._watching:
-            begun()
+        self.begun = True
+        self.leave()
 
-    def watch(self, begun: Callable[[], None]) -> None:
-        """Have ``begun`` called when the drain begins."""
-        self._watching.append(begun)
+    def watch(self, leaving: Callable[[], None]) -> None:
+        """Have ``leaving`` called once the server is to end soon."""
+        self._watching.append(leaving)
 
     async def finished(self, seconds: float) -> bool:
         """Wait until every accepted request has been answered; ``False`` if that takes longer."""

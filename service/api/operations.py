@@ -142,7 +142,11 @@ def create_router(
         )
         return Json(body, HTTPStatus.SERVICE_UNAVAILABLE if reasons else HTTPStatus.OK)
 
-    @router.get("/models", summary="List models", responses={200: answer_of(ModelsAnswer)})
+    @router.get(
+        "/models",
+        summary="List models",
+        responses={200: answer_of(ModelsAnswer), **refusals(429, 503)},
+    )
     async def models(request: Request) -> Response:
         """A key that is restricted gets the models that it may use."""
         offered, _ = _models(repository)

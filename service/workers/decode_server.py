@@ -29,10 +29,10 @@ from service.workers.messages import (
     Call,
     Close,
     Decode,
-    Draining,
     Force,
     FromWorker,
     Keep,
+    Leaving,
     MessageProtocol,
     Observed,
     Offer,
@@ -66,7 +66,7 @@ class DecodeServer:
         self.drain = drain
         self.connections: set[_WorkerConnection] = set()
         self._releasing: set[asyncio.Task[None]] = set()
-        drain.watch(self._announce_drain)
+        drain.watch(self._announce_leaving)
 
     @asynccontextmanager
     async def listening(self, path: Path) -> AsyncIterator[None]:
@@ -94,9 +94,9 @@ class DecodeServer:
         for connection in self.connections:
             connection.offer()
 
-    def _announce_drain(self) -> None:
+    def _announce_leaving(self) -> None:
         for connection in self.connections:
-            connection.send(Draining())
+            connection.send(Leaving())
 
 
 class _Abandoned(Exception):
@@ -169,8 +169,8 @@ class _WorkerConnection(MessageProtocol):
         super().connection_made(transport)
         self._server.connections.add(self)
         self.offer()
-        if self._server.drain.begun:
-            self.send(Draining())
+        if self._server.drain.leaving:
+            self.send(Leaving())
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)

@@ -43,8 +43,8 @@ class Offer(_Message, frozen=True):
     """Name, version and bundle directory of each model."""
 
 
-class Draining(_Message, frozen=True):
-    """The owner refuses further requests: every answer closes its connection to a client."""
+class Leaving(_Message, frozen=True):
+    """The owner ends soon: every answer closes its connection to a client."""
 
 
 class Taken(_Message, frozen=True):
@@ -173,7 +173,7 @@ _ERRORS: dict[str, type[Exception]] = {kind.__name__: kind for kind in (*REFUSAL
 
 Call = Admit | Decode | Force | Keep
 FromWorker = Taken | Open | Close | Used | Call | Observed
-FromOwner = Offer | Draining | Part | Reply | Refused
+FromOwner = Offer | Leaving | Part | Reply | Refused
 
 
 class MessageProtocol(asyncio.Protocol):

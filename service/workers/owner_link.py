@@ -39,10 +39,10 @@ from service.workers.messages import (
     Call,
     Close,
     Decode,
-    Draining,
     Force,
     FromOwner,
     Keep,
+    Leaving,
     MessageProtocol,
     Observation,
     Observed,
@@ -108,9 +108,9 @@ class OwnerLink:
         return self._catalogue is not None
 
     @property
-    def draining(self) -> bool:
-        """Whether the owner refuses further requests, or has done so and is gone."""
-        return self._latest is not None and self._latest.draining
+    def leaving(self) -> bool:
+        """Whether the owner ends soon, or has ended."""
+        return self._latest is not None and self._latest.leaving
 
     @property
     def metrics(self) -> ForwardedMetrics:
@@ -309,7 +309,7 @@ class _OwnerConnection(MessageProtocol):
         """Offers to take; ``None`` once the connection is lost."""
         self.numbers = itertools.count(1)
         """Numbers of requests and calls."""
-        self.draining = False
+        self.leaving = False
         self._waiting: dict[int, tuple[asyncio.Future[Value], DeliverDecoded | None]] = {}
         self._lost = False
 
@@ -329,8 +329,8 @@ class _OwnerConnection(MessageProtocol):
         if isinstance(message, Offer):
             self.offers.put_nowait(message)
             return
-        if isinstance(message, Draining):
-            self.draining = True
+        if isinstance(message, Leaving):
+            self.leaving = True
             return
         future, deliver = self._waiting.get(message.number, (None, None))
         if future is None or future.done():

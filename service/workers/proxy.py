@@ -31,6 +31,8 @@ from service.api.responses import Json
 from service.workers.owner_link import GONE
 
 logger = logging.getLogger(__name__)
+# Its debug log has names of documents and ids of translations.
+logging.getLogger("httpcore").setLevel(logging.INFO)
 
 P = ParamSpec("P")
 T = TypeVar("T")

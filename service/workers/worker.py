@@ -94,7 +94,7 @@ class WorkerApp:
         async def send_last(message: Message) -> None:
             # This process ends once the owner has drained, and must then have no client that
             # sends a further request.
-            if message["type"] == "http.response.start" and self.front.link.draining:
+            if message["type"] == "http.response.start" and self.front.link.leaving:
                 MutableHeaders(scope=message)["connection"] = "close"
             await send(message)
 

@@ -90,11 +90,13 @@ async def test_missing_key_is_refused_where_keys_are_required_and_a_wrong_one_un
 
 async def test_wrong_keys_count_against_the_rate_limit() -> None:
     async with access_with(AccessPolicy(keys="required", requests_per_minute=2)) as access:
-        for _ in range(2):
-            with pytest.raises(KeyInvalid):
-                await access.identify(request(), "wrong")
-        with pytest.raises(RateLimited):
+        # A route that needs no key shows its answer, and counts.
+        assert await access.permission(request(), "wrong") is None
+        with pytest.raises(KeyInvalid):
             await access.identify(request(), "wrong")
+        for ask in (access.identify, access.permission):
+            with pytest.raises(RateLimited):
+                await ask(request(), "wrong")
         assert (await access.identify(request(), KEY)).name == "weblate"
 
 

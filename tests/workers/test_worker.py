@@ -27,6 +27,7 @@ from service.workers.worker import WorkerApp
 from tests.support.books import accepted, assert_no_sentence_is_left, outcomes, read_books
 from tests.support.fronts import open_shouting, owning, ready, worker_of
 from tests.support.toy import put_bundle
+from tests.support.waiting import until
 
 PLAIN = {"q": ["ein wort. noch eins.", "zwei"], "source": "de", "target": "en"}
 
@@ -552,10 +553,13 @@ async def test_worker_learns_of_a_drain_and_of_the_next_owner(
     settings: Settings, owner: Path
 ) -> None:
     async with owning(settings, owner) as service:
-        service.drain.begin()
         opened = worker_of(settings, owner)
         app, client = await opened.__aenter__()
-        assert app.front.link.draining
+        service.drain.leave()
+        await until(lambda: app.front.link.leaving)
+        answer = await client.post("/translate", json=PLAIN)
+        assert (answer.status_code, answer.headers["connection"]) == (200, "close")
+        service.drain.begin()
     async with owning(settings, owner):
         await ready(app)
         answer = await client.post("/translate", json=PLAIN)

@@ -97,7 +97,7 @@ def create_pairs_router(repository: ModelRepository, access: Access) -> APIRoute
     @APERTIUM.refusing
     async def pairs(request: Request) -> Response:
         fields = await read_fields(request, APERTIUM.fields)
-        permission = await access.callers.permission(request, fields.parse(PairsParameters).key)
+        permission = await access.permission(request, fields.parse(PairsParameters).key)
         permitted = repository.catalogue.permitted
         listed = [
             ListedPair(source=each.code.replace("-", "_"), target=target.replace("-", "_"))

@@ -120,11 +120,11 @@ def create_languages_router(
     @router.get(
         "/languages",
         summary="List languages",
-        responses={200: answer_of(LanguageAnswer, many=True), **refusals(500, 503)},
+        responses={200: answer_of(LanguageAnswer, many=True), **refusals(429, 500, 503)},
     )
     async def languages(request: Request) -> Response:
         """A key that is restricted gets the languages that it may use."""
-        permission = await access.callers.permission(request)
+        permission = await access.permission(request)
         permitted = repository.catalogue.permitted
         return Json(_languages(await asyncio.to_thread(permitted, permission)))
 
