@@ -77,6 +77,24 @@ def test_a_closed_standard_input_is_named(
     assert capfd.readouterr().err == "dragoman: standard input is closed\n"
 
 
+@pytest.mark.parametrize(
+    ("name", "loud"), [("a.html", LOUD), ("folder/d.txt", "DAS HAUS\nDER HUND\n")]
+)
+def test_files_are_written_to_standard_output(
+    here: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    loud: str,
+) -> None:
+    assert translate(name, "-o", "-", "--from", "de") == 0
+    assert capfd.readouterr().out == loud
+    assert not (here / "-").exists()
+    monkeypatch.setattr("sys.stdout", None)
+    assert translate(name, "-o", "-", "--from", "de") == 2
+    assert "standard output is closed" in capfd.readouterr().err
+
+
 def test_documents_a_pattern_and_a_folder_are_translated_beside_or_into_a_folder(
     here: Path,
 ) -> None:

@@ -13,7 +13,8 @@ from typing import Any, Literal, Protocol
 FormatName = Literal["lines", "tsv", "jsonl"]
 
 _SUFFIXES: dict[str, FormatName] = {".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_MARK = "\ufeff"
+_BYTE_ORDER_MARK = _MARK.encode()
 _NOT_UTF_8 = "the text is not UTF-8"
 _BREAKS = str.maketrans("\t\n\r", "   ")
 """Characters of a translation that would end a line or a column become blanks."""
@@ -112,7 +113,9 @@ class Columns:
             before = b"".join(column + b"\t" for column in columns[: self._index])
             after = b"".join(b"\t" + column for column in columns[self._index + 1 :]) + end
         try:
-            return Row(columns[self._index].decode("utf-8"), before, after)
+            text = columns[self._index].decode("utf-8")
+            # The mark stays before the line.
+            return Row(text if self._replace else text.removeprefix(_MARK), before, after)
         except UnicodeDecodeError:
             return Row("", before, after, _NOT_UTF_8)
 
@@ -173,7 +176,8 @@ class Objects:
         place = members.index(self._into)
         before = "".join(f"{_member(found, other)}, " for other in members[:place])
         after = "".join(f", {_member(found, other)}" for other in members[place + 1 :])
-        return _encoded(f"{{{before}{name}: "), _encoded(f"{after}}}")
+        mark = _MARK if body.startswith(_BYTE_ORDER_MARK) else ""
+        return _encoded(f"{mark}{{{before}{name}: "), _encoded(f"{after}}}")
 
 
 def guessed(*names: str) -> FormatName:

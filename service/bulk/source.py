@@ -71,13 +71,18 @@ class Source:
 
     def _expanded(self, pieces: Iterator[bytes | None]) -> Iterator[bytes | None]:
         """Decompress; concatenated gzip members are one stream, as for gzip itself."""
-        member = None
+        member, behind = None, False
         for piece in pieces:
             if piece is None:
                 yield None
                 continue
             compressed = piece
             while compressed:
+                if member is None and behind:
+                    # The padding of tapes, which gzip ignores as well.
+                    compressed = compressed.lstrip(b"\0")
+                    if not compressed:
+                        break
                 if member is None:
                     member = zlib.decompressobj(_GZIP)
                 try:
@@ -90,6 +95,6 @@ class Source:
                     raise BadSource(f"{self.name} is not gzip, or is damaged: {error}") from error
                 compressed = member.unused_data
                 if member.eof:
-                    member = None
+                    member, behind = None, True
         if member is not None:
             raise BadSource(f"{self.name} ends in the middle of its compressed data")

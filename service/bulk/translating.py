@@ -143,15 +143,32 @@ class BlockTranslator:
         Raises a ``TranslationError`` or an ``EngineError`` that is not about a single row.
         """
         problems = {n: row.problem for n, row in enumerate(rows) if row.problem is not None}
+        while True:
+            try:
+                return await self._translated(rows, problems, report)
+            except SentenceTooLong:
+                wanted = _wanted(rows, problems)
+                request = self._request([rows[n].text for n in wanted])
+                too_long = await self._translator.too_long(request)
+                found = {wanted[n]: str(error) for n, error in too_long.items()}
+                found = found or await self._grown(rows, wanted)
+                if not found:
+                    raise
+                problems |= found
+
+    async def _grown(self, rows: Sequence[Row], wanted: Sequence[int]) -> dict[int, str]:
+        """Problems of the rows of ``wanted`` with a word that the first model of a pivot makes too
+        long for the second one, found by halves."""
+        request = self._request([rows[n].text for n in wanted])
         try:
-            return await self._translated(rows, problems, report)
-        except SentenceTooLong:
-            wanted = _wanted(rows, problems)
-            too_long = await self._translator.too_long(
-                self._request([rows[n].text for n in wanted])
-            )
-            problems |= {wanted[n]: str(error) for n, error in too_long.items()}
-            return await self._translated(rows, problems, report)
+            await self._translator.translate(request, origin=Origin("bulk"), block_lock=self._lock)
+        except SentenceTooLong as error:
+            if len(wanted) == 1:
+                return {wanted[0]: str(error)}
+            half = len(wanted) // 2
+            found = await self._grown(rows, wanted[:half])
+            return found | await self._grown(rows, wanted[half:])
+        return {}
 
     async def _translated(
         self, rows: Sequence[Row], problems: dict[int, str], report: Report | None

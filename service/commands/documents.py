@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Never, Protocol
 
 from service.commands.command import CommandFailed, message_of
-from service.commands.inputs import Item, replaceable
+from service.commands.inputs import STANDARD, Item, replaceable, standard_output
 from service.commands.terminal import Failures, shows_progress
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ async def translate_documents(
                         options.target,
                         partial(_reach, bar, number),
                     )
-                    _write(Path(item.target), content)
+                    _write(item.target, content)
                 except (CommandFailed, OSError, *REPORTED) as error:
                     if failures is None:
                         raise
@@ -88,9 +88,13 @@ def _bar(count: int, *, shown: bool) -> tqdm[Never]:
     )
 
 
-def _write(path: Path, content: bytes) -> None:
+def _write(name: str, content: bytes) -> None:
     """Publish a file by a rename, so that an interruption leaves no part of one."""
-    target = replaceable(path)
+    path = Path(name)
+    target = None if name == STANDARD else replaceable(path)
+    if name == STANDARD:
+        standard_output().write(content)
+        return
     if target is None:
         path.write_bytes(content)
         return

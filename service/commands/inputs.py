@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 import glob
 import os
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from service.commands.command import CommandFailed
 
@@ -54,6 +56,13 @@ def replaceable(path: Path) -> Path | None:
     ``None`` for a pipe or a device, which is written in sequence.
     """
     return None if path.exists() and not path.is_file() else path.resolve()
+
+
+def standard_output() -> BinaryIO:
+    """Standard output, for bytes; raises ``CommandFailed`` if it is closed."""
+    if sys.stdout is None:
+        raise CommandFailed("standard output is closed")
+    return sys.stdout.buffer
 
 
 def _phrase(given: list[str], options: argparse.Namespace) -> Phrase:

@@ -32,7 +32,7 @@ from service.bulk.source import Source
 from service.bulk.translating import BlockTranslator, TextTranslator
 from service.commands.command import CommandFailed, language
 from service.commands.formats import described, format_of
-from service.commands.inputs import STANDARD, Item, replaceable
+from service.commands.inputs import STANDARD, Item, replaceable, standard_output
 from service.commands.local import decoding_of, prepared_settings
 from service.commands.remote import RemoteTranslations
 from service.commands.terminal import say, shows_progress
@@ -284,7 +284,7 @@ def _target(name: str) -> Path | None:
 @contextmanager
 def _stream(name: str) -> Iterator[BinaryIO]:
     if name == STANDARD:
-        yield sys.stdout.buffer
+        yield standard_output()
         return
     with open(name, "wb") as file:
         yield file

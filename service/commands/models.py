@@ -234,7 +234,7 @@ def _add_one(model: str, settings: Settings, options: argparse.Namespace) -> Non
 def _add_bundle(path: Path, directory: Path, name: str | None) -> None:
     """Copy a bundle, after its hashes have been compared, as the model ``name``, if given."""
     manifest = Bundle.open(path).manifest
-    target = directory / (name or path.resolve().name)
+    target = directory / (name or manifest.name)
     if target.exists():
         raise CommandFailed(f"{target} exists; remove that bundle, or choose another --name")
     if name is not None:
@@ -377,7 +377,7 @@ def _verify(options: argparse.Namespace) -> int:
     for bundle in found:
         try:
             manifest = Bundle.open(bundle.path).manifest
-            print(f"{manifest.name}: {_described(manifest)}")
+            print(f"{bundle.name}: {_described(manifest)}")
         except InvalidBundle as error:
             broken += 1
             print(f"{bundle.name}: broken: {error}")

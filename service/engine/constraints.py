@@ -226,6 +226,8 @@ class Constraints:
         allowed = np.array(sorted(self.options.completions[length - self._forced]), np.int64)
         barred_KN = ~np.isin(ids_KN, allowed) | (ids_KN == prefix[length])
         log_probs_KN = np.where(following_K[:, None] & barred_KN, _DEAD, log_probs_KN)
+        # The prefix goes on with a token that may not be written, too, as where it is forced.
+        asked_K = np.where(asked_K < BARRED / 2, 0, asked_K)
         wanted_K = np.where(following_K, asked_K, _DEAD).astype(np.float32)
         ids_KN = np.column_stack((ids_KN, np.full(len(ids_KN), prefix[length])))
         return ids_KN, np.column_stack((log_probs_KN, wanted_K))

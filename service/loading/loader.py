@@ -463,7 +463,7 @@ def placed(path: Path, manifest: Manifest, settings: Settings) -> tuple[Device, 
     if manifest.decoding.beam_size > settings.max_beam_size:
         raise InvalidBundle(
             f"{path} decodes with beam_size {manifest.decoding.beam_size}; "
-            f"the service is set to at most {settings.max_beam_size}"
+            f"DRAGOMAN_MAX_BEAM_SIZE permits at most {settings.max_beam_size}"
         )
     try:
         return place(manifest, settings, available_device(settings.device))

@@ -111,6 +111,8 @@ class _OpenRequest:
         self.decoder: asyncio.Future[Decoder] = loop.create_future()
         self.closed: asyncio.Future[None] = loop.create_future()
         self.calls: set[asyncio.Task[None]] = set()
+        self.models: dict[tuple[str, str], LoadedModel] = {}
+        """Models of its calls by name and version, which its decoder keeps loaded."""
         self.used = 0
         """Characters that have been delivered to the client."""
 
@@ -233,7 +235,7 @@ class _WorkerConnection(MessageProtocol):
         answer: Reply | Refused
         try:
             decoder = await asyncio.shield(opened.decoder)
-            answer = Reply(call.number, await self._value(call, decoder))
+            answer = Reply(call.number, await self._value(call, decoder, opened.models))
         except asyncio.CancelledError:
             if not self._server.drain.cut:
                 raise
@@ -246,17 +248,21 @@ class _WorkerConnection(MessageProtocol):
             answer = Refused.of(call.number, error)
         self.send(answer)
 
-    async def _value(self, call: Call, decoder: Decoder) -> Value:
-        if isinstance(call, Force):
-            model = self._offered(call.model, call.version)
-            return await decoder.teacher_force(model, call.source_ids, call.written)
-        if not isinstance(call, Decode):
+    async def _value(
+        self, call: Call, decoder: Decoder, models: dict[tuple[str, str], LoadedModel]
+    ) -> Value:
+        if not isinstance(call, Decode | Force):
             return None
+        wanted = call.model, call.version
+        model = models.get(wanted)
+        if model is None or not model.engine.alive:
+            model = models[wanted] = self._offered(*wanted)
+        if isinstance(call, Force):
+            return await decoder.teacher_force(model, call.source_ids, call.written)
 
         def deliver(sentence: int, decoded: Decoded) -> None:
             self.send(Part(call.number, sentence, decoded))
 
-        model = self._offered(call.model, call.version)
         each = deliver if call.parts else None
         return tuple(await decoder.decode(model, call.sentences, call.work, each))
 

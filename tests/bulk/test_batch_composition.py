@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -14,6 +14,7 @@ from service.bulk.translating import BlockTranslator
 from service.catalogue.loaded_model import LoadedModel
 from service.catalogue.repository import FoundBundle, ModelRepository
 from service.engine.engine import Engine
+from service.engine.errors import SentenceTooLong
 from service.engine.types import Decoded
 from service.loading.discovery import discover
 from service.text.detection import LinguaDetector
@@ -21,6 +22,7 @@ from service.text.types import LanguagePair
 from service.translation.admission import Admission
 from service.translation.decoding import NO_OVERRIDES, DecodingOverrides
 from service.translation.local_translator import LocalTranslator
+from service.translation.types import TranslateRequest
 from tests.support.toy import (
     ScriptedBackend,
     make_limits,
@@ -118,6 +120,31 @@ async def test_a_failing_line_ends_a_block_after_the_lines_before_it(tmp_path: P
         done = await block_translator(translator, skip=True)(block)
     assert done.content == b"GUT\n\n\nAUCH GUT\n\n"
     assert (done.rows, done.skipped, done.failure) == (5, (3, 5), None)
+
+
+class Growing:
+    """A translator of which some words are too long for the second model of a pivot."""
+
+    def __init__(self, translator: LocalTranslator) -> None:
+        self.too_long = translator.too_long
+        self._translator = translator
+
+    async def translate(self, request: TranslateRequest, *given: Any, **named: Any) -> Any:
+        if any("wächst" in text for text in request.texts):
+            raise SentenceTooLong(9, 8)
+        return await self._translator.translate(request, *given, **named)
+
+
+async def test_lines_that_grow_in_a_pivot_are_found(tmp_path: Path) -> None:
+    content = "gut\nwächst\nauch gut\n" + "y" * 80 + "\nwächst auch\n"
+    (block,) = blocks_of(tmp_path, content)
+    async with Recorded(tmp_path / "bundles") as translator:
+        growing = cast(LocalTranslator, Growing(translator))
+        done = await block_translator(growing)(block)
+        assert (done.content, str(done.failure)[:7]) == (b"GUT\n", "line 2:")
+        done = await block_translator(growing, skip=True)(block)
+    assert done.content == b"GUT\n\nAUCH GUT\n\n\n"
+    assert (done.skipped, done.failure) == ((2, 4, 5), None)
 
 
 async def test_a_failure_of_no_single_line_names_the_block(tmp_path: Path) -> None:

@@ -65,9 +65,24 @@ def test_prompt_yields_a_block_at_every_pause_of_the_input() -> None:
         assert next(found, None) is None
 
 
+def test_padding_behind_gzip_is_ignored(tmp_path: Path) -> None:
+    packed = gzip.compress(b"zeile\n", mtime=0)
+    (tmp_path / "in.gz").write_bytes(packed + bytes(100) + packed + bytes(1 << 20))
+    (block,) = cut(tmp_path / "in.gz")
+    assert block.lines == (b"zeile\n", b"zeile\n")
+
+
+def test_byte_order_mark_stays_at_the_beginning_of_the_file() -> None:
+    columns = Columns(1, header=False, into="t", replace=False)
+    assert written(columns, b"\xef\xbb\xbfHund\t1\n", "dog") == b"\xef\xbb\xbfHund\t1\tdog\n"
+    assert columns.read(b"\xef\xbb\xbfHund\t1\n").text == "Hund"
+    line = b'\xef\xbb\xbf{"a": "Hund", "b": 1}\n'
+    assert written(Objects("a", "a"), line, "dog") == b'\xef\xbb\xbf{"a": "dog", "b": 1}\n'
+
+
 def test_truncated_or_invalid_gzip_raises_bad_source(tmp_path: Path) -> None:
     packed = gzip.compress(b"zeile\n" * 1000, mtime=0)
-    for content in (packed[:-9], packed + b"rest", b"zeile\n"):
+    for content in (packed[:-9], packed + b"rest", b"zeile\n", bytes(100) + packed):
         (tmp_path / "in.gz").write_bytes(content)
         with pytest.raises(BadSource):
             cut(tmp_path / "in.gz")

@@ -25,12 +25,14 @@ def options(draw: st.DrawFn) -> DecodingOptions:
     prefix = draw(st.lists(TOKENS, min_size=1, max_size=5).map(tuple))
     completions = draw(st.lists(st.frozensets(TOKENS), min_size=1, max_size=len(prefix)))
     beam_size = draw(st.integers(1, 4))
+    barred = draw(st.sampled_from([(), (prefix[-1:],)]))
     return DecodingOptions(
         beam_size=beam_size,
         num_hypotheses=draw(st.integers(1, beam_size)),
         length_penalty=draw(st.sampled_from([0.0, 1.0])),
         target_prefix=prefix,
         completions=tuple(completions),
+        suppress_sequences=barred,
         max_decoding_length=10,
     )
 
@@ -61,6 +63,7 @@ def test_hypotheses_complete_the_prefix_alone_and_in_a_batch(
         assert decode([request]) == [decoded]
         for hypothesis in decoded.hypotheses:
             assert completes(hypothesis.token_ids, request[1])
+            assert hypothesis.score > -1e6
 
 
 @given(SOURCES, st.lists(TOKENS, min_size=1, max_size=3).map(tuple))

@@ -194,7 +194,7 @@ def write_tiny(path: Path, **changes: Any) -> None:
         (
             {"decoding": DecodingDefaults(beam_size=9)},
             Settings(),
-            "decodes with beam_size 9; the service is set to at most 8",
+            "decodes with beam_size 9; DRAGOMAN_MAX_BEAM_SIZE permits at most 8",
         ),
         ({}, Settings(), "encoder.fp32.onnx"),
     ],

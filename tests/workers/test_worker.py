@@ -13,9 +13,11 @@ import httpx
 import pytest
 
 from models.bundle.manifest import InvalidBundle
+from service.api.access import Caller
 from service.api.draining import Drain
 from service.bootstrap import Service
 from service.catalogue.loaded_model import LoadedModel
+from service.engine.types import DecodingOptions, Origin
 from service.settings import Settings
 from service.state.database import FILE_NAME, Database
 from service.state.keys import KeyStore, Limits
@@ -233,6 +235,24 @@ async def test_reload_refuses_no_request_and_frees_the_retired_model(
     while before.engine.alive:
         await asyncio.sleep(0.01)
     assert before.leases == 0
+
+
+async def test_running_request_keeps_its_model_after_a_reload(
+    service: Service, settings: Settings, worker: tuple[WorkerApp, httpx.AsyncClient]
+) -> None:
+    app, client = worker
+    (model,) = (each for each in app.front.link.catalogue.models if each.name == "shout-de-en")
+    sentence = ((5,), DecodingOptions())
+    caller, origin = Caller(None, "address test"), Origin()
+    async with app.front.link.opened(caller, 1, origin) as (decoder, _):
+        before = await decoder.decode(model, [sentence])
+        put_bundle(settings.bundles, "shout-de-en", "de", "en", version="2")
+        await service.reloader.reload()
+        version = ""
+        # The worker says which offer it uses before it asks for a translation by it.
+        while version != "2":
+            version = (await client.post("/translate", json=PLAIN)).headers["x-model-version"]
+        assert await decoder.decode(model, [sentence]) == before
 
 
 async def test_model_that_a_worker_cannot_open_is_left_to_the_owner(
