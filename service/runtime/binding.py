@@ -81,7 +81,8 @@ class Ancestry:
         ``parents[k]``.
 
         An empty row (parent ``EMPTY_ROW``) gets an entry too, because its output must be stored
-        somewhere. No other row sees it. Returns the entries ``[B, K]``.
+        somewhere. No other row sees it. Returns the entries ``[B, K]``, which are assigned once
+        ``commit`` is called: a step that fails for want of memory is tried again.
         """
         sentences, rows = parents_BK.shape
         live_BK1 = (parents_BK >= 0)[:, :, None]
@@ -104,10 +105,14 @@ class Ancestry:
             used_BW[every, word_B] |= lowest_B
             seen_BKW[every, row, word_B] |= lowest_B
             entries_BK[:, row] = np.bitwise_count(lowest_B - _ONE) + np.multiply(word_B, _WORD)
-        self._seen_PKW[:sentences] = 0
-        np.multiply(seen_BKW, live_BK1, out=self._seen_PKW[:sentences, :rows])
-        self._visible_BKW = seen_BKW
+        self._visible_BKW, self._live_BK1 = seen_BKW, live_BK1
         return entries_BK
+
+    def commit(self) -> None:
+        """Assign the entries of the last ``append``, whose step has been run."""
+        sentences, rows, _ = self._visible_BKW.shape
+        self._seen_PKW[:sentences] = 0
+        np.multiply(self._visible_BKW, self._live_BK1, out=self._seen_PKW[:sentences, :rows])
 
     def write_bias(self, bias_BKC: FloatArray, hidden: float) -> None:
         """Write the attention mask after ``append``: 0 for visible entries, else ``hidden``."""
@@ -165,10 +170,14 @@ class RowStates:
     def append(self, parents_BK: IntArray) -> IntArray:
         """The entry that each row of the first B sentences writes, ``[B, K]``."""
         sentences, rows = parents_BK.shape
-        turn_B1 = self._turn_P[:sentences, None].copy()
+        turn_B1 = self._turn_P[:sentences, None]
         self._reads_BK = turn_B1 * self._rows + np.maximum(parents_BK, 0)
-        self._turn_P[:sentences] = 1 - turn_B1[:, 0]
         return ((1 - turn_B1) * self._rows + np.arange(rows)).astype(np.int32)
+
+    def commit(self) -> None:
+        """Let the next step read what the last one has written."""
+        written_B = self._turn_P[: len(self._reads_BK)]
+        written_B[...] = 1 - written_B
 
     def _first(self, sentences: int) -> NDArray[np.int64]:
         """The first entry of each sentence in the array of all, ``[B, 1]``."""

@@ -361,7 +361,7 @@ class CudaPool(Pool):
     def _slot_bytes(self) -> int:
         return self.heads * self.length * self._entry
 
-    def _reserve(self, length: int) -> None:
+    def _grow(self, length: int, wanted_slots: int) -> None:
         arrays = len(self._addresses)
         size = self._size(length)
         if not self._reserved and not self.states:
@@ -389,6 +389,9 @@ class CudaPool(Pool):
         except (CudaError, MemoryError):
             self._memory.free(base)
             raise
+
+    def trim(self, used_slots: int) -> None:
+        """The reservation stays, as when it shrinks."""
 
     def _shrink(self, length: int) -> None:
         """The reservation stays: allocating it again would wait for the GPU."""

@@ -332,23 +332,31 @@ class Pool(ABC):
             f"{part}.{layer}": 0 for layer in range(dimensions.decoder_layers) for part in parts
         }
 
-    def resize(self, needed: int, used_slots: int) -> bool:
-        """Resize to about ``needed`` entries per slot; true if shapes have changed.
+    def resize(self, needed: int, used_slots: int, wanted_slots: int | None = None) -> bool:
+        """Resize to about ``needed`` entries per slot; true if shapes or addresses have changed.
 
-        The first ``used_slots`` slots keep the entries that fit. Raises ``CacheFull`` and changes
-        nothing if the budget is exceeded.
+        The first ``used_slots`` slots keep the entries that fit. The first ``wanted_slots`` have
+        room afterwards, by default all; the others have it too, but in host memory whose budget is
+        short. Raises ``CacheFull`` and changes nothing if the budget is exceeded.
         """
+        wanted = self._slots if wanted_slots is None else wanted_slots
         length = max(-(-needed // self._bucket), 1) * self._bucket
         # Shrinking copies all entries, so up to 40 % unused length is accepted.
-        if length == self.length or 0.6 * self.length < length < self.length:
-            return False
+        if 0.6 * self.length < length <= self.length:
+            if self._size(self.length, wanted) <= self._reserved:
+                return False
+            length = self.length
         if self._size(length) > self._reserved:
-            self._reserve(length)
+            self._grow(length, wanted)
         self._spread(length, used_slots)
         if self._size(length) * _SPARE <= self._reserved:
             self._shrink(length)
         self.length = length
         return True
+
+    @abstractmethod
+    def trim(self, used_slots: int) -> None:
+        """Release what no used slot needs, where another pool could use it."""
 
     def shape(self, slots: int) -> tuple[int, ...]:
         """Shape of the first slots of an array in the step's graph."""
@@ -377,7 +385,7 @@ class Pool(ABC):
         """Free all memory. The pool cannot be used afterwards."""
 
     @abstractmethod
-    def _reserve(self, length: int) -> None:
+    def _grow(self, length: int, wanted_slots: int) -> None:
         """Reallocate all arrays for ``length`` entries, or change nothing and raise an error."""
 
     @abstractmethod
@@ -388,7 +396,7 @@ class Pool(ABC):
         """Move the entries of the used slots to the layout of another length."""
         kept = min(length, self.length) * self._entry
         rows = used_slots * self.heads
-        if not kept or not rows:
+        if not kept or not rows or length == self.length:
             return
         old_pitch, pitch = self.length * self._entry, length * self._entry
         # Old and new layout overlap, so each array is copied through a scratch buffer.
@@ -405,8 +413,9 @@ class Pool(ABC):
     def _copy(self, target: Stretches, source: Stretches, width: int, height: int) -> None:
         """Copy stretches that do not overlap."""
 
-    def _size(self, length: int) -> int:
-        return self._slots * self.heads * length * self._entry
+    def _size(self, length: int, slots: int | None = None) -> int:
+        """Bytes of some slots of an array, by default all."""
+        return (self._slots if slots is None else slots) * self.heads * length * self._entry
 
 
 class HostPool(Pool):
@@ -452,19 +461,35 @@ class HostPool(Pool):
                 _view(Stretches(target + filled, pitch), pitch - filled, self.heads)[...] = 0
 
     def clear(self, slots: Sequence[int]) -> None:
-        width = self.heads * self.length * self._entry
+        width = self._size(self.length, 1)
         if not slots or not width:
             return
+        room = min(self._slots, self._reserved // width)
+        inside = [slot for slot in slots if slot < room]
+        rest = self._reserved - room * width if len(inside) < len(slots) else 0
         for name in self._addresses:
-            _view(Stretches(self.place(name, 0), width), width, self._slots)[slots] = 0
+            _view(Stretches(self.place(name, 0), width), width, room)[inside] = 0
+            # The beginning of a slot that lacks room.
+            _view(Stretches(self.place(name, room), rest), rest, 1)[...] = 0
 
     def release(self) -> None:
         for address in (self._aside, *self._addresses.values()):
             self._memory.free(address)
         self._addresses = {}
 
-    def _reserve(self, length: int) -> None:
-        size = self._size(length)
+    def trim(self, used_slots: int) -> None:
+        self._reserve(min(self._reserved, self._size(self.length, used_slots)))
+
+    def _grow(self, length: int, wanted_slots: int) -> None:
+        try:
+            self._reserve(self._size(length))
+        except CacheFull:
+            size = self._size(length, wanted_slots)
+            if size > self._reserved:
+                self._reserve(size)
+
+    def _reserve(self, size: int) -> None:
+        """Reallocate all arrays, or change nothing and raise an error."""
         difference = (size - self._reserved) * len(self._addresses)
         self._budget.take(difference)
         grown: list[str] = []
@@ -481,7 +506,7 @@ class HostPool(Pool):
         self._reserved = size
 
     def _shrink(self, length: int) -> None:
-        self._reserve(length)
+        self._reserve(self._size(length))
 
     def _scratch(self, size: int) -> int:
         if size > self._aside_size:

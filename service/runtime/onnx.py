@@ -28,7 +28,7 @@ from service.runtime.binding import (
     StepBinding,
 )
 from service.runtime.encoder import source_encoder
-from service.runtime.memory import Budget, HostMemory, Memory
+from service.runtime.memory import Budget, CacheFull, HostMemory, Memory, Pool
 from service.runtime.sessions import GraphSessions, opener, overflows
 from service.runtime.variants import Choice, Variant
 from service.runtime.warm_up import Shape, lengths, sizes, warm_up
@@ -162,8 +162,9 @@ class OnnxBackend:
         first, count = batch.first_slot, len(batch.sources)
         self._keep(first)
         lengths = [len(source) for source in batch.sources]
-        if self._cross.resize(max(*lengths, self._longest_source()), first):
-            self._bindings.clear()
+        self._resize(self._cross, max(*lengths, self._longest_source()), first, first + count)
+        if not self._own.states:
+            self._resize(self._own, self._own.length, first, first + count)
         self._encoder.encode(range(first, first + count), batch.sources)
         self._memory.wait()
         self._ancestry.clear(first, count)
@@ -179,8 +180,8 @@ class OnnxBackend:
         entries_BK = self._ancestry.append(batch.parents_BK)
         if not self._own.states:
             needed = int(entries_BK.max()) + 1
-            if needed > self._own.length and self._own.resize(needed, sentences):
-                self._bindings.clear()
+            if needed > self._own.length:
+                self._resize(self._own, needed, sentences, sentences)
         binding = self._binding(sentences, rows, batch.num_candidates)
         candidates = binding.run(
             batch,
@@ -189,6 +190,7 @@ class OnnxBackend:
             self._shortlist,
             self._membership,
         )
+        self._ancestry.commit()
         self._poisoned |= bool(np.isnan(candidates.log_probs_BKN).any())
         return candidates
 
@@ -234,8 +236,7 @@ class OnnxBackend:
     def _run_shape(self, shape: Shape, padded_tokens: int) -> None:
         """Encode and step synthetic sentences of the usual beam."""
         sentences = shape.sentences
-        if self._own.resize(shape.own, 0):
-            self._bindings.clear()
+        self._resize(self._own, shape.own, 0, sentences)
         count = max(1, min(sentences, padded_tokens // shape.cross))
         self.encode(EncodeBatch(0, [(self._pad_id,) * shape.cross] * count))
         parents_BK = np.zeros((sentences, self._usual_rows), np.int32)
@@ -275,10 +276,23 @@ class OnnxBackend:
         self._in_use = slots
         self._membership += 1
         own = not self._own.states and self._own.resize(
-            self._ancestry.highest(slice(slots)) + self.limits.rows_per_slot, slots
+            self._ancestry.highest(slice(slots)) + self.limits.rows_per_slot, slots, slots
         )
-        cross = self._cross.resize(self._longest_source(), slots)
+        cross = self._cross.resize(self._longest_source(), slots, slots)
         if own or cross:
+            self._bindings.clear()
+
+    def _resize(self, pool: Pool, needed: int, used_slots: int, wanted_slots: int) -> None:
+        """Resize a pool, if necessary by what both hold for slots that are not used."""
+        try:
+            changed = pool.resize(needed, used_slots, wanted_slots)
+        except CacheFull:
+            for each in (self._own, self._cross):
+                if not each.states:
+                    each.trim(used_slots)
+            self._bindings.clear()
+            changed = pool.resize(needed, used_slots, wanted_slots)
+        if changed:
             self._bindings.clear()
 
     def _longest_source(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
 import random
 from collections.abc import Callable, Iterator
@@ -19,6 +20,8 @@ from models.bundle.tokenizer import SPECIAL_IDS
 from models.export.session import GraphDecoder
 from models.reference.beam import Decoder, Hypothesis, Searching, beam_search
 from models.transformer.transformer import Transformer
+from service.engine.engine import Engine
+from service.engine.iteration import Iteration
 from service.engine.scheduler import Scheduler, Sequence
 from service.engine.types import Decoded, DecodingOptions
 from service.runtime.backend import EncodeBatch, FloatArray, StepBatch
@@ -87,6 +90,7 @@ def make_backend(
     precision: Precision,
     memory: Memory | None = None,
     shortlist: Shortlist | None = None,
+    cache_bytes: int = 1 << 24,
 ) -> OnnxBackend:
     return OnnxBackend.load(
         bundle,
@@ -94,7 +98,7 @@ def make_backend(
         slots=SLOTS,
         rows_per_slot=ROWS,
         threads=1,
-        cache_bytes=1 << 24,
+        cache_bytes=cache_bytes,
         memory=memory,
         shortlist=shortlist,
     )
@@ -140,6 +144,34 @@ def test_fp32_translation_in_any_batch_equals_pytorch_on_the_sentence_alone(
         clear = len(expected) == 1 or expected[0].score - expected[1].score > SCORE_TOLERANCE
         if clear:
             assert found.token_ids == expected[0].token_ids
+
+
+@pytest.mark.parametrize("share", [60, 80])
+async def test_sentences_that_fill_the_memory_alone_are_translated(
+    bundle: Bundle, share: int
+) -> None:
+    wanted = DecodingOptions(beam_size=ROWS, max_decoding_length=24, min_decoding_length=20)
+    requests = [((*range(4, 4 + length), SPECIAL_IDS.eos), wanted) for length in range(2, 12)]
+
+    async def decoded(cache_bytes: int) -> tuple[list[Decoded], int]:
+        backend = make_backend(bundle, "fp32", cache_bytes=cache_bytes)
+        most = 0
+
+        def observe(iteration: Iteration) -> None:
+            nonlocal most
+            most = max(most, iteration.cache.taken)
+
+        engine = Engine(backend, Scheduler(backend.limits, SPECIAL_IDS), observe)
+        await engine.start()
+        found = await asyncio.gather(*(engine.decode(*each) for each in requests))
+        await engine.close()
+        return found, most
+
+    expected, taken = await decoded(1 << 24)
+    found, fewer = await decoded(taken * share // 100)
+    assert fewer < taken
+    for here, there in zip(found, expected, strict=True):
+        assert here.hypotheses[0].score == pytest.approx(there.hypotheses[0].score, abs=1e-4)
 
 
 @settings(max_examples=20)

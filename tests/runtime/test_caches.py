@@ -133,6 +133,36 @@ def test_a_pool_over_budget_raises_cache_full_and_is_unchanged(budget_arrays: in
     pool.release()
 
 
+def test_a_short_budget_has_room_for_the_slots_that_are_wanted() -> None:
+    budget = Budget(ARRAYS * 2 * 8 * ENTRY)
+    pool = SmallBuckets().pool("self", DIMENSIONS, SLOTS, budget, np.float32)
+    pool.resize(4, 0)
+    for slot in range(SLOTS):
+        put(pool, slot, 4, slot + 1)
+    assert pool.resize(8, 2, 2)
+
+    def first_entries() -> list[float]:
+        return [
+            np.frombuffer(ctypes.string_at(pool.place(name, slot), 4), np.float32)[0]
+            for name, _ in pool.arrays()
+            for slot in (0, 1)
+        ]
+
+    assert first_entries() == [1, 2] * ARRAYS
+    assert not pool.resize(8, 2, 2)
+    with pytest.raises(CacheFull):
+        pool.resize(8, 2, 3)
+    pool.clear(range(1, SLOTS))
+    assert first_entries() == [1, 0] * ARRAYS
+    pool.trim(1)
+    assert budget.use.taken == ARRAYS * 8 * ENTRY
+    assert pool.resize(8, 1, 2)
+    assert first_entries() == [1, 0] * ARRAYS
+    assert pool.resize(2, 2, 2)
+    assert not pool.resize(2, 2, SLOTS), "shorter entries of all slots fit"
+    assert first_entries() == [1, 0] * ARRAYS
+
+
 def test_budget_use_follows_growing_and_shrinking() -> None:
     budget = Budget(1 << 20)
     pool = SmallBuckets().pool("self", DIMENSIONS, SLOTS, budget, np.float32)
@@ -216,6 +246,9 @@ def test_every_row_sees_only_the_entries_of_its_ancestors(data: st.DataObject) -
             ],
             np.int32,
         )
+        if data.draw(st.booleans()):
+            # The step failed, and is tried again.
+            ancestry.append(parents)
         entries = ancestry.append(parents)
         bias = np.full((in_use, width, 192), 1, np.float32)
         ancestry.write_bias(bias, HIDDEN)
@@ -231,13 +264,15 @@ def test_every_row_sees_only_the_entries_of_its_ancestors(data: st.DataObject) -
                     seen = [written[s][e] for e in np.flatnonzero(bias[s, k] == 0).tolist()]
                     assert sorted(seen) == sorted(grown[k])
             prefixes[s] = grown
+        ancestry.commit()
         assert ancestry.highest(slice(in_use)) <= bias.shape[2]
 
 
 def test_a_long_sentence_gets_one_entry_per_token() -> None:
     ancestry = Ancestry(1, 1)
-    entries = [int(ancestry.append(np.zeros((1, 1), np.int32))[0, 0]) for _ in range(200)]
-    assert entries == list(range(200))
+    for number in range(200):
+        assert ancestry.append(np.zeros((1, 1), np.int32)) == [[number]]
+        ancestry.commit()
     assert ancestry.highest(slice(1)) == 200
 
 
@@ -248,6 +283,8 @@ def test_a_row_reads_the_state_that_its_parent_wrote_and_no_entry_of_the_step(
     states, written = RowStates(slots=3, rows_per_slot=4), list(range(4))
     arrays = {name: np.zeros((3, 4), np.int64) for name in ("state_reads", "state_writes")}
     for parents in steps:
+        # The step failed, and is tried again.
+        states.append(np.array([parents] * 3, np.int32))
         entries_BK = states.append(np.array([parents] * 3, np.int32))
         states.write(arrays, entries_BK, HIDDEN)
         for slot in range(3):
@@ -257,6 +294,7 @@ def test_a_row_reads_the_state_that_its_parent_wrote_and_no_entry_of_the_step(
             assert len({*writes.tolist()}) == 4 and not {*writes.tolist()} & {*reads.tolist()}
             assert {*writes.tolist()} <= set(range(8))
         written = arrays["state_writes"][0].tolist()
+        states.commit()
 
 
 def test_pool_of_states_has_a_vector_for_each_entry_and_is_budgeted() -> None:
