@@ -24,8 +24,9 @@ import httpx
 import pytest
 from pydantic import SecretStr
 
+from tests.support import redis
+from tests.support.postgres import Postgres
 from tests.support.programs import ROOT, free_port, python
-from tests.support.redis import Redis
 from tests.support.server import running
 from tests.support.toy import put_bundle
 
@@ -86,19 +87,29 @@ def balanced(directory: Path, ports: list[int]) -> Iterator[str]:
         process.wait()
 
 
-@pytest.fixture
-def replicas(tmp_path: Path, postgres_address: SecretStr, redis: Redis) -> Iterator[list[Replica]]:
-    if PROGRAM is None:
-        pytest.skip("haproxy not installed")
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("fleet")
+
+
+@pytest.fixture(scope="module")
+def replicas(directory: Path, postgres: Postgres) -> Iterator[list[Replica]]:
+    if reason := redis.missing() or ("" if PROGRAM else "haproxy not installed"):
+        pytest.skip(reason)
+    with redis.running() as server:
+        yield from started(directory, postgres.create(), server.address)
+
+
+def started(directory: Path, state: SecretStr, redis: SecretStr) -> Iterator[list[Replica]]:
     settings = {
-        "state": postgres_address.get_secret_value(),
-        "redis": redis.address.get_secret_value(),
+        "state": state.get_secret_value(),
+        "redis": redis.get_secret_value(),
         "trusted_proxies": "127.0.0.1",
         "leave_seconds": 3,
     }
     environment = os.environ | {"DRAGOMAN_STATE": settings["state"]}
     python("-m", "service", "state", "upgrade", env=environment)
-    made = [Replica(tmp_path / str(number), **settings) for number in range(3)]
+    made = [Replica(directory / str(number), **settings) for number in range(3)]
     with ExitStack() as ending:
         for each in made:
             each.start()
@@ -106,9 +117,9 @@ def replicas(tmp_path: Path, postgres_address: SecretStr, redis: Redis) -> Itera
         yield made
 
 
-@pytest.fixture
-def address(replicas: list[Replica], tmp_path: Path) -> Iterator[str]:
-    with balanced(tmp_path, [each.port for each in replicas]) as address:
+@pytest.fixture(scope="module")
+def address(replicas: list[Replica], directory: Path) -> Iterator[str]:
+    with balanced(directory, [each.port for each in replicas]) as address:
         yield address
 
 
