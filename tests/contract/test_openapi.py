@@ -15,6 +15,7 @@ from tests.support.keys import add_key
 from tests.support.programs import ROOT, python
 
 BUNDLES = ROOT / "bundles"
+CONFIGURATION = Path(__file__).with_name("schemathesis.toml")
 KEY, ADMIN_KEY = "a-key", "operator"
 MANY = 3_000
 REPLACED = "positive_data_acceptance,negative_data_rejection"
@@ -25,7 +26,8 @@ pytestmark = pytest.mark.slow
 
 def schemathesis(url: str, directory: Path, *arguments: str, without: str = REPLACED) -> str:
     """Run all checks on deterministic cases; returns the report."""
-    command = ["-m", "schemathesis.cli", "run", f"{url}/openapi.json"]
+    command = ["-m", "schemathesis.cli", "--config-file", str(CONFIGURATION)]
+    command += ["run", f"{url}/openapi.json"]
     command += ["--checks", "all", "--exclude-checks", without, "--continue-on-failure"]
     command += ["--generation-deterministic", "--no-color", "--request-timeout", "60"]
     # A guard against hanging requests, which a busy machine does not reach.
