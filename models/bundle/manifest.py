@@ -134,7 +134,7 @@ class DecodingDefaults(_Part):
     """Decoding options of a request that sets none. Names are CTranslate2's."""
 
     beam_size: int = Field(default=4, ge=1, le=WIDEST_BEAM)
-    length_penalty: float = Field(default=1.0, ge=-10, le=10)
+    length_penalty: float = Field(default=1.0, ge=-10, le=10, allow_inf_nan=False)
     length_normalisation: LengthNormalisation = "power"
     """The divisor of the score of a hypothesis of T tokens: T^penalty; with ``gnmt``,
     ((5 + T) / 6)^penalty."""

@@ -110,6 +110,16 @@ def test_own_words_stay_until_something_replaces_them(visit: Visit) -> None:
     expect(target).to_contain_text("So!")
 
 
+def test_leaving_the_translation_right_after_typing_is_no_error(visit: Visit) -> None:
+    visit.pause_clock()
+    visit.translated()
+    visit.find("#target-text").press("End")
+    visit.page.keyboard.type(" So")
+    visit.page.evaluate("getSelection().removeAllRanges()")
+    visit.page.clock.run_for(400)
+    expect(visit.find("#target-text")).to_contain_text("So")
+
+
 def test_edited_translation_is_copied_and_undone_and_refusals_are_shown(visitor: Visitor) -> None:
     visit = visitor(permissions=["clipboard-read", "clipboard-write"])
     visit.pause_clock()

@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+# httpx would import it in the first test, whose event loop would wait for that.
+import httpcore  # noqa: F401
 import httpx
 
 from service.bootstrap import running

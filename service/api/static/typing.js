@@ -39,8 +39,8 @@ export class Typing {
     const { state } = this.#store;
     const { result } = state;
     const caret = caretIn(this.#box);
-    const sentence = caret !== null && result?.typed
-      && sentencesOf(state).find(({ target }) => target.start <= caret && caret <= target.end);
+    if (caret === null || !result?.typed) return;
+    const sentence = sentencesOf(state).find(({ target }) => target.start <= caret && caret <= target.end);
     const prefix = sentence && result.translation.slice(sentence.target.start, caret);
     if (!prefix?.trim()) return;
     const request = new AbortController();
