@@ -20,8 +20,9 @@ BUSY = 256
 in flight a request is admitted, without which a rate that is too low would stay so."""
 _MEMORY_SECONDS = 10.0
 """Time constant of the rate, of seconds in which so much was being decoded."""
-_FIRST_RATE, _FIRST_SECONDS = 8_192.0, 0.5
-"""Tokens per second that are assumed at the start, as if measured for so long."""
+_FIRST_RATE, _FIRST_SECONDS = 8_192.0, 0.05
+"""Tokens per second that are assumed at the start, as if measured for so long: briefly, because a
+replica that shares a core with others may be thirty times slower."""
 _SLOWDOWN = 4.0
 """A request may take so many times as long as alone, and the permitted wait."""
 _SIZES = 64
