@@ -90,11 +90,11 @@ def _bar(count: int, *, shown: bool) -> tqdm[Never]:
 
 def _write(name: str, content: bytes) -> None:
     """Publish a file by a rename, so that an interruption leaves no part of one."""
-    path = Path(name)
-    target = None if name == STANDARD else replaceable(path)
     if name == STANDARD:
         standard_output().write(content)
         return
+    path = Path(name)
+    target = replaceable(path)
     if target is None:
         path.write_bytes(content)
         return
