@@ -181,8 +181,7 @@ class Access:
         try:
             return await self.callers.identify(connection, key)
         except KeyInvalid:
-            # An invalid key counts against the rate limit of the address, which slows guessing.
-            await self.admit(self.callers.anonymous(connection))
+            await self._count_wrong_key(connection)
             raise
 
     async def permission(
@@ -193,7 +192,7 @@ class Access:
         try:
             return await self.callers.permission(connection, key)
         except KeyInvalid:
-            await self.admit(self.callers.anonymous(connection))
+            await self._count_wrong_key(connection)
             return None
 
     async def admit(self, caller: Caller) -> None:
@@ -242,11 +241,14 @@ class Access:
             digest = hashlib.sha256(presented.encode("latin-1")).digest()
             allowed |= hmac.compare_digest(digest, wanted)
         if not allowed:
-            # A wrong key counts against the rate limit of the address, which slows guessing.
-            await self.admit(self.callers.anonymous(connection))
+            await self._count_wrong_key(connection)
             raise AdminRefused(
                 "this needs the admin key; send it as Authorization: Bearer, or as X-API-Key"
             )
+
+    async def _count_wrong_key(self, connection: HTTPConnection) -> None:
+        """Count against the rate limit of the address, which slows guessing."""
+        await self.admit(self.callers.anonymous(connection))
 
 
 def _permission_of(limits: Limits) -> Permission | None:

@@ -78,12 +78,12 @@ class Source:
                 continue
             compressed = piece
             while compressed:
-                if member is None and behind:
-                    # The padding of tapes, which gzip ignores as well.
-                    compressed = compressed.lstrip(b"\0")
-                    if not compressed:
-                        break
                 if member is None:
+                    if behind:
+                        # The padding of tapes, which gzip ignores as well.
+                        compressed = compressed.lstrip(b"\0")
+                        if not compressed:
+                            break
                     member = zlib.decompressobj(_GZIP)
                 try:
                     expanded = member.decompress(compressed, _EXPANDED_BYTES)

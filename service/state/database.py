@@ -193,13 +193,13 @@ class Database:
 
 
 def _postgres(address: SecretStr) -> Engine:
+    url = _url(address)
     if importlib.util.find_spec("psycopg") is None:
         raise StateUnavailable(
-            _shown(_url(address)),
+            _shown(url),
             "the driver of PostgreSQL is not installed",
             "install dragoman with its extra fleet",
         )
-    url = _url(address)
     ours = {
         "connect_timeout": int(_BUSY_SECONDS),
         "tcp_user_timeout": 1000 * _STATEMENT_SECONDS,
@@ -220,7 +220,7 @@ def _postgres(address: SecretStr) -> Engine:
         hide_parameters=True,
         connect_args={
             **{name: value for name, value in ours.items() if name not in url.query},
-            # Of two values of one setting, the later one is used.
+            # PostgreSQL takes the later one of two values of a setting.
             "options": f"{session} {url.query.get('options', '')}",
             "client_encoding": "UTF8",
         },
