@@ -9,8 +9,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import ipaddress
-from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal, NamedTuple, Protocol
@@ -200,18 +199,12 @@ class Access:
         if caller.requests_per_minute:
             await self._rates.hit(caller.counted_as, caller.requests_per_minute)
 
-    @asynccontextmanager
-    async def charge(
-        self, caller: Caller, characters: int, *, documents: int = 0
-    ) -> AsyncIterator[Charge]:
-        """Count a request, and charge for the work done inside; see ``UsageLedger.charge``.
+    def charge(self, caller: Caller, characters: int) -> AbstractAsyncContextManager[Charge]:
+        """Charge an admitted request for the work done inside; see ``UsageLedger.charge``.
 
-        Entering raises ``RateLimited`` and ``QuotaExceeded``.
+        Entering raises ``QuotaExceeded``.
         """
-        await self.admit(caller)
-        quota = caller.characters_per_month
-        async with self._usage.charge(caller.name, characters, documents, quota) as charge:
-            yield charge
+        return self._usage.charge(caller.name, characters, quota=caller.characters_per_month)
 
     def book(
         self, caller: Caller, characters: int, *, documents: int = 0

@@ -111,7 +111,8 @@ OpenDecoder = Callable[
 """A decoder on behalf of a caller, and the charge for the characters: of all of them, unless the
 body raises.
 
-Entering, or the first call of the decoder, raises what ``Access.charge`` raises."""
+Entering, or the first call of the decoder, raises what ``Access.admit`` and ``Access.charge``
+raise."""
 
 
 class ChargedDecoders:
@@ -127,6 +128,7 @@ class ChargedDecoders:
     ) -> AsyncIterator[tuple[Decoder, RunningCharge]]:
         # The most frequent answer of a full service comes before all work that can wait.
         self._decoders.refuse_if_slow(origin, characters)
+        await self._access.admit(caller)
         async with (
             self._access.charge(caller, characters) as charge,
             self._decoders.opened(origin) as decoder,

@@ -79,15 +79,16 @@ _DISCARDED_SECONDS = 2.0
 """Limits of what is read of a refused body. Closing a connection with unread bytes would reset it,
 and the client might never see the refusal. Longer or slower bodies accept that risk."""
 
+_PREFLIGHT = {
+    "access-control-allow-headers": "Authorization, Content-Type, X-API-Key, X-Goog-Api-Key, "
+    "X-Request-Id, X-Request-Timeout",
+    "access-control-allow-methods": "GET, HEAD, POST, PUT, PATCH, DELETE",
+    "access-control-max-age": "1728000",
+}
+"""LibreTranslate's headers, and the further methods and headers that scripts may use."""
 _CORS = (
     (b"access-control-allow-origin", b"*"),
     (b"access-control-allow-credentials", b"true"),
-    (
-        b"access-control-allow-headers",
-        b"Authorization, Content-Type, X-API-Key, X-Goog-Api-Key, X-Request-Id, X-Request-Timeout",
-    ),
-    (b"access-control-allow-methods", b"GET, HEAD, POST, PUT, PATCH, DELETE"),
-    (b"access-control-max-age", b"1728000"),
     (
         b"access-control-expose-headers",
         b"Content-Disposition, Retry-After, X-Request-Id, "
@@ -95,11 +96,9 @@ _CORS = (
         b"X-Compute-Characters, X-Compute-Tokens, X-Model-Version",
     ),
 )
-"""LibreTranslate's headers, and the further methods and headers that scripts may use.
-
-With ``*``, browsers withhold answers to requests with cookies despite ``allow-credentials``.
-Echoing the origin instead would let every site act for users who are logged in at a proxy.
-"""
+"""Headers of every answer. Browsers withhold answers to requests with cookies for ``*``, despite
+``allow-credentials``. Echoing the origin instead would let every site act for users who are logged
+in at a proxy."""
 
 
 @dataclass(slots=True)
@@ -183,7 +182,9 @@ class Cors:
             await send(message)
 
         asks = "access-control-request-method" in Headers(scope=scope)
-        app = Response(status_code=204) if scope["method"] == "OPTIONS" and asks else self.app
+        app = self.app
+        if scope["method"] == "OPTIONS" and asks:
+            app = Response(status_code=204, headers=_PREFLIGHT)
         await app(scope, receive, send_open)
 
 

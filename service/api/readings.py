@@ -51,9 +51,9 @@ class Reading(Generic[P]):
     """Its texts as token ids, once they have been read."""
 
     def remember(self, prepared: Prepared) -> None:
-        """Keep prepared texts for the next request with the same body."""
+        """Keep prepared texts, and what is written of them, for requests with the same body."""
         if self.lasting and not prepared.samples:
-            self.prepared = replace(prepared, seconds=0.0)
+            self.prepared = replace(prepared, seconds=0.0, written={})
 
 
 class Readings:

@@ -114,15 +114,16 @@ class ModelRepository:
                 await directed.model.open_tokenizers()
             yield route
 
-    def leased(self, model: LoadedModel) -> AsyncExitStack:
-        """A lease of a model, which begins at once and ends when the stack is closed.
+    def lease_until_closed(self, stack: AsyncExitStack, model: LoadedModel) -> None:
+        """Lease a model at once, until the stack is closed.
 
         Raises ``ModelReplaced`` for a model that is neither on offer nor leased, which is closed.
         """
         offered = self._catalogue.models if self._catalogue is not None else ()
         if model not in offered and model not in self._retiring:
             raise ModelReplaced(model.name)
-        return self.held([model])
+        self._take([model])
+        stack.push_async_callback(self._give_back, [model])
 
     def held(self, models: Sequence[LoadedModel]) -> AsyncExitStack:
         """A lease of these models, which begins at once and ends when the stack is closed."""

@@ -101,7 +101,7 @@ class _EngineDecoder:
     def _lease(self, model: LoadedModel) -> None:
         """Keep the model loaded until the request ends; raises ``ModelReplaced``."""
         if model not in self._leased:
-            self._held.push_async_exit(self._repository.leased(model))
+            self._repository.lease_until_closed(self._held, model)
             self._leased.add(model)
 
 

@@ -13,6 +13,7 @@ from typing import Protocol
 
 from service.catalogue.catalogue import Catalogue, Route
 from service.catalogue.loaded_model import DirectedModel
+from service.engine.types import Decoded
 from service.text.glossary.term_index import TermIndexes
 from service.text.markup import MarkedText, Markup, characters, parse
 from service.text.types import Detection, LanguagePair, UnservedLanguage
@@ -20,11 +21,15 @@ from service.translation.beginning import begun
 from service.translation.errors import InvalidOption, InvalidText, UndetectedLanguage
 from service.translation.preparing import Job, Text, prepare, work_of
 from service.translation.text_pool import Check, TextPool
-from service.translation.types import TranslateRequest
+from service.translation.types import TranslatedSentence, TranslateRequest
 
 _FEW_WORDS = 3
 _SURELY_TARGET = 0.9
 """Confidence from which also a text of few words is in the target language."""
+
+
+Identity = int
+"""The ``id`` of a sentence."""
 
 
 class Detector(Protocol):
@@ -70,6 +75,9 @@ class Prepared:
     groups: tuple[PairTexts, ...]
     seconds: float
     """Time that reading took."""
+    written: dict[Identity, tuple[Decoded, TranslatedSentence]] | None = None
+    """Its sentences, as they were written from results of the first model; ``None`` for a request
+    that is not kept."""
 
     @property
     def alive(self) -> bool:

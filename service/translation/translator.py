@@ -28,7 +28,13 @@ from service.translation.forced_pass import sentence_confidence, written_ids
 from service.translation.memory_use import with_adapted_unit
 from service.translation.ordered_parts import OrderedParts
 from service.translation.preparing import Job, Sentence, Text
-from service.translation.request_reader import Detector, PairTexts, Prepared, RequestReader
+from service.translation.request_reader import (
+    Detector,
+    Identity,
+    PairTexts,
+    Prepared,
+    RequestReader,
+)
 from service.translation.sentence_output import chosen, forced_passes, translated_sentence
 from service.translation.tasks import results_of, together
 from service.translation.token_alternatives import decode_alternatives
@@ -183,7 +189,8 @@ class Translator:
                 texts, work = await self.reader.prepared(marked, directed, job, caller), 0
                 preparing += time.perf_counter() - started
             deliver = _deliverer(order, group, texts) if order is not None and last else None
-            legs.append(await _leg(directed, texts, decoder, work, deliver))
+            known = None if number else prepared.written
+            legs.append(await _leg(directed, texts, decoder, work, deliver, known))
         sure: Sequence[tuple[Confidence, ...] | None] = [None] * len(texts)
         if request.confidence:
             sure = await _confidences(group.route[-1], legs[-1], decoder)
@@ -204,8 +211,6 @@ class Translator:
         ]
 
 
-Identity = int
-"""The ``id`` of a sentence."""
 DeliverSentence = Callable[[int, int, str], None]
 """Callback for a finished sentence: text number, sentence number, translation."""
 
@@ -223,10 +228,12 @@ async def _leg(
     decoder: Decoder,
     work: int,
     deliver: DeliverSentence | None,
+    known: dict[Identity, tuple[Decoded, TranslatedSentence]] | None,
 ) -> list[Leg]:
     """Decode and write every sentence of the texts. The first failure cancels all.
 
-    Sentences that are one object are decoded and written once.
+    Sentences that are one object are decoded and written once; those in ``known``, which also gets
+    them, are written again only if their results are others.
     """
     places: dict[Identity, list[tuple[int, int]]] = {}
     sentences: dict[Identity, Sentence] = {}
@@ -247,12 +254,20 @@ async def _leg(
                 await slices.pause()
 
     async def write(sentence: Sentence, decoded: Decoded) -> None:
+        result, done = (known or {}).get(id(sentence), (None, None))
+        if done is None or result != decoded or done.durations != decoded.durations:
+            done = await written_anew(sentence, decoded)
+            if known is not None:
+                known[id(sentence)] = decoded, done
+        await keep(sentence, done)
+
+    async def written_anew(sentence: Sentence, decoded: Decoded) -> TranslatedSentence:
         best = chosen(directed, sentence, sentence.options, decoded)
         passes = await forced_passes(directed, sentence, best, decoder)
         done = translated_sentence(directed, sentence, best, sentence.options, passes)
         if sentence.adaptable:
             done = await with_adapted_unit(directed, sentence, best, passes[0], done, decoder)
-        await keep(sentence, done)
+        return done
 
     if deliver is None and not any(sentence.needs_alignment for sentence in searched):
         # Nothing is gained by writing some sentences while others are being decoded.

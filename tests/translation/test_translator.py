@@ -5,6 +5,7 @@ import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -291,6 +292,37 @@ async def test_a_recent_sentence_is_not_decoded_again() -> None:
         assert await translator.translate(request("abc")) == first
         await translator.translate(request("abc", num_hypotheses=2))
     assert sum(backend.encode_sizes) == 2
+
+
+async def test_a_repeated_request_is_written_once_and_anew_if_its_results_are_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with translating(result_bytes=1 << 20) as translator, translator.decoders.opened() as its:
+        wanted = replace(request("ein <b>hund</b>"), markup=Markup("html"))
+        prepared = replace(await translator.stages.read(wanted), written={})
+        passes, force = [], its.teacher_force
+
+        async def counted(*arguments: Any) -> Any:
+            passes.append(arguments)
+            return await force(*arguments)
+
+        monkeypatch.setattr(its, "teacher_force", counted)
+        translations = [await translator.stages.translate(prepared, its) for _ in range(5)]
+        # The first results have durations, which an answer shows.
+        assert len(passes) == 2
+        assert translations == [translations[0]] * 5
+        (directed,) = prepared.groups[0].route
+        (sentence,) = prepared.groups[0].texts[0].sentences
+        other = directed.source_ids("ein huhn"), sentence.options
+        decoded = await its.decode(directed.model, [other])
+
+        async def decode(*arguments: Any) -> Any:
+            arguments[3](0, decoded[0])
+            return decoded
+
+        monkeypatch.setattr(its, "decode", decode)
+        (translation,) = await translator.stages.translate(prepared, its)
+    assert translation.text == "EIN <b>HUHN</b>"
 
 
 @pytest.mark.parametrize("others", [(), ("de-cs", "cs-fr")], ids=["only pivot", "preferred pivot"])

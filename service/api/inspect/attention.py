@@ -89,6 +89,7 @@ def create_router(
         """Text limits, charge and deadline of a request with its own texts."""
         characters = sum(len(pair.source_text) + len(pair.target_text) for pair in pairs)
         limits.check_sizes(len(pairs), characters)
+        await access.admit(caller)
         async with access.charge(caller, characters), deadline(limits.seconds):
             yield
 
