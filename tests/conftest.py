@@ -101,9 +101,9 @@ def anyio_backend() -> str:
 def shouting_command(monkeypatch: pytest.MonkeyPatch) -> None:
     """``dragoman translate`` uses the upper-casing model, and logs nothing."""
     from service.commands import lines, local
-    from service.local_models import LocalModels, local_translator
+    from service.local_models import LocalModels
     from tests.support.toy import load_shouting
 
-    monkeypatch.setattr(lines, "local_translator", partial(local_translator, load=load_shouting))
-    monkeypatch.setattr(local, "LocalModels", partial(LocalModels, load=load_shouting))
+    for module in (lines, local):
+        monkeypatch.setattr(module, "LocalModels", partial(LocalModels, load=load_shouting))
     monkeypatch.setattr(local, "configure", lambda *_: None)

@@ -280,10 +280,11 @@ def caught(status: str, number: signal.Signals) -> bool:
 SHOUTING = """
 import sys
 import time
-from service import cli, local_models
+from functools import partial
+from service import cli
 from service.commands import lines
 from tests.support.toy import load_shouting
-lines.local_translator = lambda *given, model: local_models.local_translator(*given, load_shouting)
+lines.LocalModels = partial(lines.LocalModels, load=load_shouting)
 sys.exit(cli.main())
 """
 

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from service import cli
+from service.catalogue.loaded_model import LoadedModel
+from service.commands import lines
+from service.local_models import LocalModels
 from tests.support.server import running
-from tests.support.toy import put_bundle
+from tests.support.toy import load_shouting, put_bundle
 
 PAGE = "<p>Der <b>Hund</b> bellt.</p>"
 LOUD = "<p>DER <b>HUND</b> BELLT.</p>"
@@ -137,6 +143,38 @@ def test_of_several_files_the_broken_ones_are_named_and_the_code_is_1(
     assert [path.name for path in (here / "out").glob("*.html")] == ["a.html"]
     errors = capfd.readouterr().err
     assert "broken.docx: " in errors and "odd.txt: line 2: " in errors
+
+
+def test_files_of_lines_share_a_model_that_is_loaded_once(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded: list[Path] = []
+
+    async def load(path: Path, *others: Any) -> LoadedModel:
+        loaded.append(path)
+        return await load_shouting(path, *others)
+
+    monkeypatch.setattr(lines, "LocalModels", partial(LocalModels, load=load))
+    names = [f"{number}.txt" for number in range(3)]
+    for name in names:
+        (here / name).write_text("Guten Tag\n")
+    assert translate(*names, "-o", "out") == 0
+    assert [(here / "out" / name).read_text() for name in names] == ["GUTEN TAG\n"] * 3
+    assert len(loaded) == 1
+
+
+def test_the_language_of_a_pipe_is_named_because_it_is_read_once(
+    here: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    reading, writing = os.pipe()
+    os.write(writing, b"Guten Tag\n")
+    os.close(writing)
+    pipe = f"/proc/self/fd/{reading}"
+    assert translate(pipe, "-o", "out.txt") == 2
+    assert f"name the language with --from: {pipe} is read once only" in capfd.readouterr().err
+    assert translate(pipe, "-o", "out.txt", "--from", "de") == 0
+    os.close(reading)
+    assert (here / "out.txt").read_text() == "GUTEN TAG\n"
 
 
 @pytest.mark.parametrize(

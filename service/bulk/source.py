@@ -63,7 +63,11 @@ class Source:
             if prompt and not select.select([self._file], [], [], _PAUSE_SECONDS)[0]:
                 yield None
             left = _READ_BYTES if self._bytes is None else self._bytes - self.read
-            piece = self._file.read(min(_READ_BYTES, left))
+            piece = None
+            while piece is None:
+                # An input that another program has made non-blocking has nothing at times.
+                select.select([self._file], [], [])
+                piece = self._file.read(min(_READ_BYTES, left))
             if not piece:
                 return
             self.read += len(piece)

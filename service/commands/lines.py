@@ -7,17 +7,10 @@ import asyncio
 import hashlib
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import (
-    AbstractAsyncContextManager,
-    aclosing,
-    asynccontextmanager,
-    closing,
-    contextmanager,
-)
+from contextlib import AbstractAsyncContextManager, aclosing, closing, contextmanager
 from dataclasses import dataclass
-from itertools import chain, islice
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Protocol, Self
 
 import service
 from dragoman import DragomanError
@@ -30,16 +23,17 @@ from service.bulk.progress import Bar
 from service.bulk.reading import Block, BlockSize, blocks, in_thread
 from service.bulk.source import Source
 from service.bulk.translating import BlockTranslator, TextTranslator
-from service.commands.command import CommandFailed, language
+from service.commands.command import CommandFailed, language, message_of
+from service.commands.errors import REPORTED
 from service.commands.formats import described, format_of
 from service.commands.inputs import STANDARD, Item, replaceable, standard_output
 from service.commands.local import decoding_of, prepared_settings
 from service.commands.remote import RemoteTranslations
-from service.commands.terminal import say, shows_progress
+from service.commands.terminal import Failures, say, shows_progress
 from service.engine.errors import SentenceTooLong
 from service.engine.types import Origin
 from service.loading.discovery import discover, for_pair
-from service.local_models import LocalModels, local_preference, local_translator
+from service.local_models import LocalModels, local_preference
 from service.runtime.sessions import available_device
 from service.settings import Settings
 from service.text.errors import TranslationError
@@ -58,16 +52,31 @@ _MATTERS = (
 """Settings that change the model or the composition of its batches."""
 
 
+class _Translator(TextTranslator, Protocol):
+    """Translates all files of a command, with models of this process or a running service."""
+
+    async def pair(self, sample: str, source: str | None, target: str) -> LanguagePair:
+        """The languages of a text; raises ``CommandFailed`` and ``TranslationError``."""
+        ...
+
+    async def need(self, pair: LanguagePair) -> None:
+        """Get ready to translate a pair; raises ``NotReady``."""
+        ...
+
+    def made_with(self, pair: LanguagePair) -> dict[str, Any]:
+        """Models that translate, and the settings that change how they do."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """The parsed arguments of one command."""
+    """One file of lines, and how it is translated."""
 
     options: argparse.Namespace
-    settings: Settings | None
-    """Settings of this process; ``None`` with a running service."""
+    translator: _Translator
     item: Item
     pair: LanguagePair
-    blocks: Iterator[Block] | None
+    blocks: AsyncIterator[Block] | None
     """The blocks of a stream, from the first; ``None`` of a file, which are read after it."""
     source: Source
 
@@ -80,38 +89,59 @@ class _Job:
         """
         options, rows = self.options, format_of(self.options, self.item)
         to_a_file = self.blocks is None
-        found = self.blocks or blocks(self.source, rows, _IN_A_FILE, progress.place)
+        found = self.blocks or in_thread(blocks(self.source, rows, _IN_A_FILE, progress.place))
+        await self.translator.need(self.pair)
         bar = Bar(sys.stderr if shows_progress(options) else None, self.source.size)
         with closing(bar):
-            async with self._translator() as translator:
-                translate = BlockTranslator(
-                    translator,
-                    self.pair,
-                    rows,
-                    decoding_of(options),
-                    model=options.model,
-                    skip=options.on_error == "skip",
-                    alone=to_a_file,
-                )
-                return await translate_blocks(
-                    in_thread(found),
-                    translate,
-                    output,
-                    progress,
-                    ahead=2 if to_a_file else 4,
-                    bar=bar,
-                )
+            translate = BlockTranslator(
+                self.translator,
+                self.pair,
+                rows,
+                decoding_of(options),
+                model=options.model,
+                skip=options.on_error == "skip",
+                alone=to_a_file,
+            )
+            return await translate_blocks(
+                found, translate, output, progress, ahead=2 if to_a_file else 4, bar=bar
+            )
 
-    @asynccontextmanager
-    async def _translator(self) -> AsyncIterator[TextTranslator]:
-        if self.settings is None:
-            async with RemoteTranslations.of(self.options) as service:
-                yield _ServiceTexts(service)
-        else:
-            async with local_translator(
-                self.settings, self.pair, model=self.options.model
-            ) as translator:
-                yield translator
+
+class _LocalTexts:
+    """Translates with models of this process."""
+
+    def __init__(self, settings: Settings, model: str | None) -> None:
+        self._settings = settings
+        self._model = model
+        self._models = LocalModels(settings)
+        self.translate = self._models.translator.translate
+        self.too_long = self._models.translator.too_long
+
+    async def pair(self, sample: str, source: str | None, target: str) -> LanguagePair:
+        return await asyncio.to_thread(self._models.pair, sample, source, target)
+
+    async def need(self, pair: LanguagePair) -> None:
+        await self._models.need(pair, self._model)
+
+    def made_with(self, pair: LanguagePair) -> dict[str, Any]:
+        settings = self._settings
+        models = {
+            found.name: hashlib.sha256((found.path / MANIFEST).read_bytes()).hexdigest()[:12]
+            for found in for_pair(
+                discover(settings.bundles), pair, local_preference(settings), self._model
+            )
+        }
+        return {
+            "models": models,
+            "device": available_device(settings.device),
+            **{name: getattr(settings, name) for name in _MATTERS},
+        }
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._models.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,10 +157,21 @@ class _ServiceFailed(TranslationError):
 
 
 class _ServiceTexts:
-    """Translates the texts of requests with a running service."""
+    """Translates with a running service."""
 
-    def __init__(self, service: RemoteTranslations) -> None:
-        self._service = service
+    def __init__(self, options: argparse.Namespace) -> None:
+        self._service = RemoteTranslations.of(options)
+        self._made_with = {"url": options.url, "model": options.model}
+
+    async def pair(self, sample: str, source: str | None, target: str) -> LanguagePair:
+        source = source or language(await self._service.detect(sample, target))
+        return LanguagePair(source, target)
+
+    async def need(self, pair: LanguagePair) -> None:
+        """Nothing: the service refuses a request for a pair that it does not have."""
+
+    def made_with(self, pair: LanguagePair) -> dict[str, Any]:
+        return self._made_with
 
     async def translate(
         self,
@@ -160,54 +201,87 @@ class _ServiceTexts:
         """A service refuses a request as a whole, so ``SentenceTooLong`` is never raised."""
         return {}
 
+    async def __aenter__(self) -> Self:
+        return self
 
-def translate_lines(item: Item, options: argparse.Namespace) -> None:
-    """Translate a file, or standard input. Raises what ``service.commands.errors`` has."""
-    target = _target(item.target)
-    settings = None
-    if not options.url:
-        settings = prepared_settings(options, cached=target is None)
+    async def __aexit__(self, *_: object) -> None:
+        await self._service.client.aclose()
+
+
+async def translate_lines(
+    items: Sequence[Item], options: argparse.Namespace, failures: Failures | None
+) -> None:
+    """Translate files of lines, or standard input, one after another.
+
+    Where there are no ``failures`` to add to, an error of ``service.commands.errors`` is raised.
+    """
     decoding_of(options)
+    async with _opened(items, options) as translator:
+        for item in items:
+            try:
+                await _translate(item, options, translator)
+            except (CommandFailed, OSError, *REPORTED) as error:
+                if failures is None:
+                    raise
+                failures.add(item.source, message_of(error))
+
+
+def _opened(items: Sequence[Item], options: argparse.Namespace) -> _LocalTexts | _ServiceTexts:
+    if options.url:
+        return _ServiceTexts(options)
+    stream = len(items) == 1 and _target(items[0].target) is None
+    return _LocalTexts(prepared_settings(options, cached=stream), options.model)
+
+
+async def _translate(item: Item, options: argparse.Namespace, translator: _Translator) -> None:
+    target = _target(item.target)
     with closing(Source(item.source, compressed=_compressed(options, "in"))) as source:
         compressed = _compressed(options, "out")
         if compressed is None:
             compressed = item.target.lower().endswith(".gz")
         if target is None:
-            rows = format_of(options, item)
-            found = blocks(source, rows, _IN_A_STREAM, prompt=True)
-            first = [] if options.source else list(islice(found, 1))
-            pair = _pair(first, options, settings)
-            job = _Job(options, settings, item, pair, chain(first, found), source)
+            found = in_thread(blocks(source, format_of(options, item), _IN_A_STREAM, prompt=True))
+            first = None if options.source else await anext(found, None)
+            pair = await _pair(first, options, translator)
+            job = _Job(options, translator, item, pair, _joined(first, found), source)
             with _stream(item.target) as file:
-                progress = asyncio.run(job.run(Stream(file, compressed=compressed), Progress()))
+                progress = await job.run(Stream(file, compressed=compressed), Progress())
         else:
-            pair = _pair(_beginning(item, options), options, settings)
-            job = _Job(options, settings, item, pair, None, source)
-            progress = _write(job, target, _made_with(job, compressed), options.restart)
+            pair = await _pair(_beginning(item, options), options, translator)
+            job = _Job(options, translator, item, pair, None, source)
+            progress = await _write(job, target, _made_with(job, compressed), options.restart)
     _remark("cut at the longest allowed length", progress.cut)
     _remark("left empty because they cannot be translated", progress.skipped)
 
 
-def _beginning(item: Item, options: argparse.Namespace) -> list[Block]:
+async def _joined(first: Block | None, others: AsyncIterator[Block]) -> AsyncIterator[Block]:
+    if first is not None:
+        yield first
+    async for block in others:
+        yield block
+
+
+def _beginning(item: Item, options: argparse.Namespace) -> Block | None:
     """The first block of a file, for the detection of its language; none if that is given."""
     if options.source:
-        return []
-    if item.source == STANDARD:
-        raise CommandFailed("name the language with --from: standard input is read once only")
+        return None
+    if not Path(item.source).is_file():
+        raise CommandFailed(f"name the language with --from: {_name(item)} is read once only")
     with closing(Source(item.source, compressed=_compressed(options, "in"))) as source:
-        return list(islice(blocks(source, format_of(options, item), _SAMPLE), 1))
+        return next(blocks(source, format_of(options, item), _SAMPLE), None)
 
 
-def _pair(
-    first: Sequence[Block], options: argparse.Namespace, settings: Settings | None
+def _name(item: Item) -> str:
+    return "standard input" if item.source == STANDARD else item.source
+
+
+async def _pair(
+    first: Block | None, options: argparse.Namespace, translator: _Translator
 ) -> LanguagePair:
-    """The languages; raises ``CommandFailed`` and ``UndetectedLanguage``."""
-    source, target = options.source and language(options.source), language(options.target)
-    sample = "\n".join(row.text for block in first for row in block.rows)
-    if settings is not None:
-        pair = LocalModels(settings).pair(sample, source, target)
-    else:
-        pair = LanguagePair(source or asyncio.run(_asked(sample, options)), target)
+    """The languages; raises what ``_Translator.pair`` raises."""
+    source = options.source and language(options.source)
+    sample = "" if first is None else "\n".join(row.text for row in first.rows)
+    pair = await translator.pair(sample, source, language(options.target))
     if source:
         return pair
     if pair.source == pair.target:
@@ -216,18 +290,13 @@ def _pair(
     return pair
 
 
-async def _asked(sample: str, options: argparse.Namespace) -> str:
-    async with RemoteTranslations.of(options) as service:
-        return language(await service.detect(sample, options.target))
-
-
-def _write(job: _Job, target: Path, made_with: dict[str, Any], restart: bool) -> Progress:
+async def _write(job: _Job, target: Path, made_with: dict[str, Any], restart: bool) -> Progress:
     file = ResumableFile(target, made_with, compressed=made_with["compressed"], restart=restart)
     with closing(file):
         if file.progress.place.lines:
             say(f"{target} has {_lines(file.progress)} already; continuing after that")
         try:
-            progress = asyncio.run(job.run(file, file.progress))
+            progress = await job.run(file, file.progress)
         except BaseException:
             if file.latest.place.lines:
                 say(f"{target} keeps {_lines(file.latest)}; the same command continues after that")
@@ -248,26 +317,8 @@ def _made_with(job: _Job, compressed: bool) -> dict[str, Any]:
         "compressed": compressed,
         "block_lines": _IN_A_FILE.lines,
         "block_bytes": _IN_A_FILE.bytes,
-        **_models(job),
+        **job.translator.made_with(job.pair),
         **described(options, job.item),
-    }
-
-
-def _models(job: _Job) -> dict[str, Any]:
-    """The models that translate, and the settings that change how they do."""
-    if job.settings is None:
-        return {"url": job.options.url, "model": job.options.model}
-    settings = job.settings
-    models = {
-        found.name: hashlib.sha256((found.path / MANIFEST).read_bytes()).hexdigest()[:12]
-        for found in for_pair(
-            discover(settings.bundles), job.pair, local_preference(settings), job.options.model
-        )
-    }
-    return {
-        "models": models,
-        "device": available_device(settings.device),
-        **{name: getattr(settings, name) for name in _MATTERS},
     }
 
 

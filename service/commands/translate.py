@@ -12,10 +12,10 @@ from contextlib import AbstractAsyncContextManager
 from functools import partial
 from pathlib import Path
 
-from service.commands.command import DONE, FAILED, PARTLY, CommandFailed, add_bundles, message_of
+from service.commands.command import DONE, FAILED, PARTLY, CommandFailed, add_bundles
 from service.commands.documents import Translations, translate_documents
 from service.commands.formats import add_format
-from service.commands.inputs import Item, Phrase, found
+from service.commands.inputs import Phrase, found
 from service.commands.terminal import Failures
 
 _EXAMPLES = """\
@@ -105,13 +105,14 @@ def _run(options: argparse.Namespace) -> int:
         if item.in_folder:
             Path(item.target).parent.mkdir(parents=True, exist_ok=True)
     failures = Failures() if len(work) > 1 else None
-    documents = [item for item in work if item.document]
-    if documents:
+    if documents := [item for item in work if item.document]:
         opened = partial(_opened, options)
         asyncio.run(translate_documents(documents, options, opened, failures))
-    for item in work:
-        if not item.document:
-            _lines(item, options, failures)
+    if of_lines := [item for item in work if not item.document]:
+        # Importing the engine takes a second, which phrases for a service need not wait for.
+        from service.commands.lines import translate_lines
+
+        asyncio.run(translate_lines(of_lines, options, failures))
     failed = failures.end() if failures else 0
     if failed == len(work) > 0:
         return FAILED
@@ -121,20 +122,6 @@ def _run(options: argparse.Namespace) -> int:
 async def _phrase(text: str, options: argparse.Namespace) -> str:
     async with _opened(options) as translations:
         return await translations.phrase(text, options.source, options.target)
-
-
-def _lines(item: Item, options: argparse.Namespace, failures: Failures | None) -> None:
-    """Translate a file of lines; an error is added to ``failures``, if there are any, or raised."""
-    # Importing the engine takes a second, which phrases for a service need not wait for.
-    from service.commands.errors import REPORTED
-    from service.commands.lines import translate_lines
-
-    try:
-        translate_lines(item, options)
-    except (CommandFailed, OSError, *REPORTED) as error:
-        if failures is None:
-            raise
-        failures.add(item.source, message_of(error))
 
 
 def _opened(options: argparse.Namespace) -> AbstractAsyncContextManager[Translations]:

@@ -10,16 +10,18 @@ import sys
 import zlib
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from models.bundle.manifest import Manifest
 from models.bundle.tokenizer import Span
-from service import cli, local_models
+from service import cli
 from service.catalogue.loaded_model import LoadedModel
 from service.commands import lines
 from service.loading.loader import ModelObserver
+from service.local_models import LocalModels
 from service.runtime.backend import Candidates, EncodeBatch, Limits, StepBatch
 from service.settings import Settings
 from tests.support.toy import Both, ScriptedBackend, make_model, shouting
@@ -94,9 +96,7 @@ async def load_quick(
 
 
 def main() -> int:
-    lines.local_translator = lambda settings, pair, model: local_models.local_translator(
-        settings, pair, load_quick
-    )
+    vars(lines)["LocalModels"] = partial(LocalModels, load=load_quick)
     return cli.main()
 
 

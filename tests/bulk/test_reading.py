@@ -3,6 +3,8 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import sys
+import threading
 from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -50,6 +52,22 @@ def test_a_block_ends_at_a_multiple_of_its_lines_or_at_its_bytes(tmp_path: Path)
     # After a stop in the middle of a block, the later block boundaries are unchanged.
     rest = cut(tmp_path / "in", found[0].place(2))
     assert [len(block.lines) for block in rest] == [2, 3, 1, 4, 1]
+
+
+def test_an_input_that_does_not_block_is_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    reading, writing = os.pipe()
+    os.set_blocking(reading, False)
+    with open(reading) as standard, closing(open(writing, "wb", buffering=0)) as file:
+        monkeypatch.setattr(sys, "stdin", standard)
+        pieces = Source("-").pieces()
+        file.write(b"eins")
+        assert next(pieces) == b"eins"
+        later = threading.Timer(0.05, file.write, [b"zwei"])
+        later.start()
+        assert next(pieces) == b"zwei"
+        later.join()
+        file.close()
+        assert next(pieces, None) is None
 
 
 def test_prompt_yields_a_block_at_every_pause_of_the_input() -> None:
