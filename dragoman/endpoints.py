@@ -130,6 +130,8 @@ def translate_file(
         content = file
     else:
         name, content = name or Path(file).name, Path(file).read_bytes()
+    # A name of a file may have bytes that are not UTF-8, which a request cannot have.
+    name = name.encode("utf-8", "replace").decode()
     form = {"source": source, "target": target}
     if model is not None:
         form["model"] = model

@@ -41,6 +41,9 @@ Everything else is set by DRAGOMAN_* variables; see docs/operations.md.
 
 def main(arguments: Sequence[str] | None = None) -> int:
     given = sys.argv[1:] if arguments is None else arguments
+    if sys.stderr is None:
+        # Its descriptor, 2, would be that of the next file, and messages would go elsewhere.
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
     if isinstance(sys.stdout, TextIOWrapper):
         # Translations have letters that the encoding of a locale may lack.
         sys.stdout.reconfigure(encoding="utf-8")

@@ -309,6 +309,12 @@ def test_line_is_translated_before_next_input_and_interrupt_prints_nothing(tmp_p
             process.kill()
 
 
+def test_closed_standard_error_changes_no_output() -> None:
+    command = f"{sys.executable} -m service translate absent.txt other.txt --to en 2>&-"
+    ran = subprocess.run(command, shell=True, stdout=subprocess.PIPE)
+    assert (ran.returncode, ran.stdout) == (2, b"")
+
+
 @pytest.mark.slow
 def test_closed_output_pipe_exits_with_0_and_no_error(tmp_path: Path) -> None:
     put_bundle(tmp_path, "shout", "de", "en")
@@ -326,12 +332,20 @@ def test_closed_output_pipe_exits_with_0_and_no_error(tmp_path: Path) -> None:
             process.kill()
 
 
-def test_client_only_installation_names_the_missing_extra() -> None:
+def test_client_only_installation_translates_phrases_and_names_the_missing_extra() -> None:
     program = (
         "import sys; sys.modules['pydantic'] = None; from service.__main__ import main; "
-        "sys.argv = ['dragoman', 'models', 'list']; sys.exit(main())"
+        "sys.argv = ['dragoman', *sys.argv[1:]]; sys.exit(main())"
     )
-    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-c", program, *arguments]
+        return subprocess.run(command, capture_output=True, text=True)
+
+    for phrase in ("Guten Tag.", "Ja"):
+        ran = run("translate", phrase, "--to", "en", "--url", "http://127.0.0.1:1")
+        assert "127.0.0.1:1" in ran.stderr and "pydantic" not in ran.stderr
+    ran = run("models", "list")
     assert ran.returncode == 2
     assert ran.stderr == (
         "dragoman: pydantic is not installed; this installation has the client only. "

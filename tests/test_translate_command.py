@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Callable
@@ -132,6 +133,12 @@ def test_files_are_replaced_only_with_force_and_left_out_with_skip_existing(
     assert (here / "out.html").read_text() == "mine"
     assert translate("a.html", "-o", "out.html", "--force") == 0
     assert (here / "out.html").read_text("utf-8") == LOUD
+    for option in ("--skip-existing", "--skip-existing", "--force"):
+        # The pattern finds the translations of the first run, too.
+        assert translate("*.html", option) == 0
+    assert {path.name for path in here.glob("*.html")} == {
+        *("a.html", "a.en.html", "out.html", "out.en.html")
+    }
 
 
 def test_of_several_files_the_broken_ones_are_named_and_the_code_is_1(
@@ -231,6 +238,15 @@ def test_a_running_service_translates_phrases_lines_and_documents(
         assert ask("a.html") == ask("lines.txt", "-o", "out.txt", "--from", "de") == 0
         assert (here / "a.en.html").read_text("utf-8") == LOUD
         assert (here / "out.txt").read_text() == "EINS\nZWEI\n"
+        (here / "odd.txt").write_bytes(b"gut\n\xff\n")
+        address = server.address.replace("://", "://ann:secret@")
+        assert translate("odd.txt", "-o", "odd.en.txt", "--from", "de", "--url", address) == 2
+        journal = (here / "odd.en.txt.journal").read_text()
+        assert "secret" not in journal
+        assert json.loads(journal)["made_with"]["models"].keys() == {"shout"}
+        odd = os.fsdecode(b"\xfcber.html")
+        (here / odd).write_text(PAGE, "utf-8")
+        assert ask(odd, "-o", "odd.html") == 0
         assert ask("Guten Tag", "--model", "other") == 2
         assert "there is no model other" in capfd.readouterr().err
         (here / "lines.txt").write_text("12\n")

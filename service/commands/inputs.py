@@ -93,11 +93,14 @@ def _meant_as_file(missing: list[str], options: argparse.Namespace) -> bool:
     """Whether a missing name stands for a file: with ``-o``, a separator or a suffix."""
     if options.output is not None or options.format is not None:
         return True
-    suffixes = {*_LINES[1:], *_documents()}
-    return all(
-        " " not in name and (os.sep in name or Path(name).suffix.lower() in suffixes)
-        for name in missing
-    )
+    return all(" " not in name and (os.sep in name or _has_suffix(name)) for name in missing)
+
+
+def _has_suffix(name: str) -> bool:
+    """Whether a name ends like a file that can be translated."""
+    suffix = Path(name).suffix.lower()
+    # An installation that has the client only, which translates phrases, cannot import the formats.
+    return suffix != "" and (suffix in _LINES or suffix in _documents())
 
 
 def _documents() -> tuple[str, ...]:
@@ -183,6 +186,12 @@ def _checked(items: list[Item], options: argparse.Namespace) -> list[Item]:
             raise CommandFailed(
                 f"{item.target} would be replaced by its translation; --output names another file"
             )
+    # A pattern finds what an earlier run has made of the other files.
+    items = [
+        item
+        for item in items
+        if item.source == STANDARD or Path(item.source).resolve() not in by_target
+    ]
     if options.force:
         return items
     taken = [item for item in items if item.target != STANDARD and os.path.isfile(item.target)]

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol, Self
 
+import httpx
+
 import service
 from dragoman import DragomanError
 from models.bundle.bundle import MANIFEST
@@ -28,7 +30,7 @@ from service.commands.errors import REPORTED
 from service.commands.formats import described, format_of
 from service.commands.inputs import STANDARD, Item, replaceable, standard_output
 from service.commands.local import decoding_of, prepared_settings
-from service.commands.remote import RemoteTranslations
+from service.commands.remote import RemoteTranslations, reported
 from service.commands.terminal import Failures, say, shows_progress
 from service.engine.errors import SentenceTooLong
 from service.engine.types import Origin
@@ -63,7 +65,7 @@ class _Translator(TextTranslator, Protocol):
         """Get ready to translate a pair; raises ``NotReady``."""
         ...
 
-    def made_with(self, pair: LanguagePair) -> dict[str, Any]:
+    async def made_with(self, pair: LanguagePair) -> dict[str, Any]:
         """Models that translate, and the settings that change how they do."""
         ...
 
@@ -123,7 +125,7 @@ class _LocalTexts:
     async def need(self, pair: LanguagePair) -> None:
         await self._models.need(pair, self._model)
 
-    def made_with(self, pair: LanguagePair) -> dict[str, Any]:
+    async def made_with(self, pair: LanguagePair) -> dict[str, Any]:
         settings = self._settings
         models = {
             found.name: hashlib.sha256((found.path / MANIFEST).read_bytes()).hexdigest()[:12]
@@ -161,7 +163,8 @@ class _ServiceTexts:
 
     def __init__(self, options: argparse.Namespace) -> None:
         self._service = RemoteTranslations.of(options)
-        self._made_with = {"url": options.url, "model": options.model}
+        self._url = httpx.URL(options.url).copy_with(userinfo=None)
+        self._model: str | None = options.model
 
     async def pair(self, sample: str, source: str | None, target: str) -> LanguagePair:
         source = source or language(await self._service.detect(sample, target))
@@ -170,8 +173,13 @@ class _ServiceTexts:
     async def need(self, pair: LanguagePair) -> None:
         """Nothing: the service refuses a request for a pair that it does not have."""
 
-    def made_with(self, pair: LanguagePair) -> dict[str, Any]:
-        return self._made_with
+    async def made_with(self, pair: LanguagePair) -> dict[str, Any]:
+        with reported():
+            models = await self._service.client.models()
+        named = [model for model in models if self._model in (None, model.name)]
+        direct = [model for model in named if (pair.source, pair.target) in model.directions]
+        versions = {model.name: model.version for model in direct or named}
+        return {"url": str(self._url), "model": self._model, "models": versions}
 
     async def translate(
         self,
@@ -249,7 +257,8 @@ async def _translate(item: Item, options: argparse.Namespace, translator: _Trans
         else:
             pair = await _pair(_beginning(item, options), options, translator)
             job = _Job(options, translator, item, pair, None, source)
-            progress = await _write(job, target, _made_with(job, compressed), options.restart)
+            made_with = await _made_with(job, compressed)
+            progress = await _write(job, target, made_with, options.restart)
     _remark("cut at the longest allowed length", progress.cut)
     _remark("left empty because they cannot be translated", progress.skipped)
 
@@ -305,7 +314,7 @@ async def _write(job: _Job, target: Path, made_with: dict[str, Any], restart: bo
     return progress
 
 
-def _made_with(job: _Job, compressed: bool) -> dict[str, Any]:
+async def _made_with(job: _Job, compressed: bool) -> dict[str, Any]:
     """All inputs of the output except the source, by the names that users know."""
     options = job.options
     return {
@@ -317,7 +326,7 @@ def _made_with(job: _Job, compressed: bool) -> dict[str, Any]:
         "compressed": compressed,
         "block_lines": _IN_A_FILE.lines,
         "block_bytes": _IN_A_FILE.bytes,
-        **job.translator.made_with(job.pair),
+        **await job.translator.made_with(job.pair),
         **described(options, job.item),
     }
 

@@ -30,7 +30,11 @@ class RemoteTranslations:
         """Raises ``CommandFailed``."""
         key: str | None = options.api_key
         if key is not None and key.startswith(_FROM_FILE):
-            key = Path(key.removeprefix(_FROM_FILE)).read_text("utf-8").strip()
+            path = key.removeprefix(_FROM_FILE)
+            try:
+                key = Path(path).read_text("utf-8").strip()
+            except UnicodeDecodeError as error:
+                raise CommandFailed(f"{path} is no key: it is not UTF-8") from error
         asked: TranslateOptions = {}
         if options.beam_size is not None:
             asked["beam_size"] = options.beam_size
