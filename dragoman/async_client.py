@@ -217,6 +217,9 @@ class AsyncClient:
                             self._wire.answer(call, response)
                         streamed = self._wire.streamed_answer(call, response)
                         async for received in response.aiter_bytes():
+                            if not begun:
+                                # Raises if other events, such as comments, took all of the time.
+                                attempts.left()
                             for part in streamed.feed(received):
                                 begun = True
                                 yield part

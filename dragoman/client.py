@@ -170,7 +170,7 @@ class Client:
         """Translate any number of texts, in order, reading them as translations are taken.
 
         Sends up to ``concurrency`` requests at a time, with priority ``bulk`` unless given
-        otherwise. Stopping early sends no more requests and waits for those under way.
+        otherwise. Stopping early sends no more texts and waits for the requests under way.
         """
         check(options)
         into = packer(texts, concurrency, texts_per_request, characters_per_request)
@@ -213,6 +213,9 @@ class Client:
                             self._wire.answer(call, response)
                         streamed = self._wire.streamed_answer(call, response)
                         for received in response.iter_bytes():
+                            if not begun:
+                                # Raises if other events, such as comments, took all of the time.
+                                attempts.left()
                             for part in streamed.feed(received):
                                 begun = True
                                 yield part

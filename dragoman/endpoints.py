@@ -46,6 +46,8 @@ def translate(
 
     def read(body: bytes) -> Any:
         found = reading.translations(json.loads(body), source, target, single=single)
+        if not single and len(found) != len(text):
+            raise ValueError(f"{len(text)} texts were sent, and {len(found)} came back")
         return found[0] if single else found
 
     return Call("POST", "translate", read, json=body)

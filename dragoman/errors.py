@@ -155,7 +155,7 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
 def _date(header: str) -> datetime | None:
     try:
         date = parsedate_to_datetime(header)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     # "-0000" is UTC without a time zone (RFC 5322).
     return date if date.tzinfo is not None else date.replace(tzinfo=UTC)
@@ -165,7 +165,7 @@ def _sentence(body: bytes) -> str:
     """The error message in a body; the first 200 characters if it is not JSON."""
     try:
         content = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         return " ".join(body[: 4 * _LONGEST_SHOWN].decode(errors="replace").split())[
             :_LONGEST_SHOWN
         ]

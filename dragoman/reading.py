@@ -30,7 +30,10 @@ from dragoman.answers import (
 
 R = TypeVar("R")
 
-MALFORMED = (KeyError, IndexError, TypeError, ValueError, AttributeError, EOFError)
+MALFORMED = (
+    *(KeyError, IndexError, TypeError, ValueError, AttributeError, EOFError),
+    *(OverflowError, RecursionError),
+)
 
 _UNLIMITED = 10**12
 """The limit in ``/v2/usage`` that means unlimited; DeepL's clients require a number."""

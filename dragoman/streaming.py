@@ -33,7 +33,7 @@ class Events:
             name, _, value = line.partition(b":")
             value = value.removeprefix(b" ")
             if name == b"event":
-                self._name = value.decode()
+                self._name = value.decode(errors="replace")
             elif name == b"data":
                 self._data.append(value)
             elif not line and self._data:

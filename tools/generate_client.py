@@ -43,7 +43,7 @@ SENTENCES = {
     ),
     " Cancelling a\n    call closes its connection, which cancels the request on the service.": "",
     "Stopping early, by ``aclose``, sends no more requests and cancels those under\n        way.": (
-        "Stopping early sends no more requests and waits for those under way."
+        "Stopping early sends no more texts and waits for the requests under way."
     ),
 }
 

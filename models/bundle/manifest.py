@@ -342,6 +342,8 @@ class Manifest(_Part):
         """Read a manifest; raises ``InvalidBundle`` naming every field that is wrong."""
         try:
             document: Any = json.loads(text)
+            # Raises for a lone surrogate, which no file could have.
+            json.dumps(document, ensure_ascii=False).encode()
         except (ValueError, RecursionError) as error:
             raise InvalidBundle(f"the manifest is not JSON: {error}") from error
         if not isinstance(document, dict):

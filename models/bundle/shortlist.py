@@ -21,6 +21,8 @@ from models.bundle.manifest import InvalidBundle
 
 _ARRAYS = ("always", "offsets", "targets")
 
+_LARGEST = 1 << 28
+"""Bytes of the arrays: those of 100 translations for each of 256,000 pieces have 102 MB."""
 _DAMAGE = (ValueError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error)
 """Exceptions raised by damaged archives, and by arrays that are no shortlist."""
 
@@ -87,6 +89,11 @@ class Shortlist:
                 missing = [name for name in _ARRAYS if name not in arrays]
                 if missing:
                     raise InvalidBundle(f"the shortlist {path} lacks {', '.join(missing)}")
+                size = sum(each.file_size for each in arrays.zip.infolist())
+                if size > _LARGEST:
+                    raise InvalidBundle(
+                        f"the shortlist {path} unpacks to {size} bytes; {_LARGEST} are allowed"
+                    )
                 return cls(**{name: arrays[name] for name in _ARRAYS})
         except _DAMAGE as error:
             raise InvalidBundle(f"the shortlist {path} does not fit: {error}") from error

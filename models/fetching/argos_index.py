@@ -6,6 +6,7 @@ The index has no hashes. A package is verified by the checksums of the entries i
 from __future__ import annotations
 
 import json
+import lzma
 import zipfile
 import zlib
 from collections.abc import Sequence
@@ -19,6 +20,10 @@ from models.fetching.errors import FetchFailed
 
 LARGEST_INDEX = 16 << 20
 LARGEST_PACKAGE = 8 << 30
+_DAMAGE = (
+    *(zipfile.BadZipFile, zlib.error, lzma.LZMAError),
+    *(EOFError, OSError, RuntimeError, ValueError),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,10 +110,11 @@ def _damage(path: Path) -> str:
     try:
         with zipfile.ZipFile(path) as archive:
             damaged = archive.testzip()
-    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, ValueError) as error:
+    except _DAMAGE as error:
         return str(error) or type(error).__name__
     return "" if damaged is None else f"{damaged} is damaged"
 
 
 def _version(package: Package) -> tuple[int, ...]:
-    return tuple(int(part) for part in package.version.split(".") if part.isdecimal())
+    parts = package.version.split(".")
+    return tuple(int(part) for part in parts if part.isdecimal() and len(part) < 10)

@@ -91,6 +91,8 @@ def _wanted(path: Path, archive: zipfile.ZipFile) -> dict[PurePosixPath, zipfile
         read = inner.suffix in READ or inner.name == LICENCE
         if entry.is_dir() or not read or len(parts) > DEEPEST:
             continue
+        if entry.compress_type not in {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:
+            raise NotACheckpoint(f"{path}: {entry.filename} is neither stored nor deflated")
         if entry.file_size > LARGEST_RATIO * (entry.compress_size + 1024):
             raise NotACheckpoint(
                 f"{path}: {entry.filename} unpacks {entry.compress_size} to {entry.file_size} bytes"

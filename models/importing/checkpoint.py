@@ -139,8 +139,15 @@ class Checkpoint:
             shards.setdefault(file, set()).add(tensor)
         return shards
 
-    def _open_safetensors(self, name: str, wanted: set[str] | None) -> None:
+    def _plain(self, name: str) -> Path:
         path = self.directory / name
+        # Opening a FIFO would wait for a writer.
+        if path.exists() and not path.is_file():
+            raise NotACheckpoint(f"{path} is not a plain file")
+        return path
+
+    def _open_safetensors(self, name: str, wanted: set[str] | None) -> None:
+        path = self._plain(name)
         try:
             file = self._files.enter_context(safe_open(path, framework="np"))
             stored = {
@@ -156,7 +163,7 @@ class Checkpoint:
         self._offer(name, stored, wanted)
 
     def _open_pickled(self, name: str, wanted: set[str] | None) -> None:
-        path = self.directory / name
+        path = self._plain(name)
         try:
             file = PickledTensors(path)
         except FileNotFoundError as error:

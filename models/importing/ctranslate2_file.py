@@ -107,7 +107,10 @@ class ModelFile:
         found = self.read(name)
         if found.size != 1:
             raise NotACheckpoint(f"{self.path}: {name} is not one number")
-        return float(found.reshape(-1)[0])
+        number = float(found.reshape(-1)[0])
+        if not math.isfinite(number):
+            raise NotACheckpoint(f"{self.path}: {name} is {number}")
+        return number
 
     def text(self, name: str) -> str | None:
         """An attribute that is a text; ``None`` if the file does not have it."""

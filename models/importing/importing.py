@@ -255,8 +255,7 @@ def licence_of(directory: Path) -> str | None:
 
 def _start_of(path: Path) -> str:
     """The first characters of a text; none if it is absent."""
-    try:
-        with path.open(encoding="utf-8", errors="replace") as file:
-            return file.read(LONGEST_HEADER)
-    except (FileNotFoundError, NotADirectoryError):
+    if not path.is_file():
         return ""
+    with path.open(encoding="utf-8", errors="replace") as file:
+        return file.read(LONGEST_HEADER)

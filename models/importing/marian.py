@@ -79,7 +79,7 @@ def read_marian(checkpoint: Checkpoint) -> Imported:
 def _sides(checkpoint: Checkpoint, shared: bool, separate: bool) -> tuple[Side, Side]:
     config = checkpoint.config
     size = number(config, "vocab_size")
-    target_size = size if shared else config.get("decoder_vocab_size") or size
+    target_size = _target_size(config, shared)
     if not separate and target_size != size:
         raise UnsupportedCheckpoint(
             f"vocab_size {size} and decoder_vocab_size {target_size} differ, and its tokenizer has "
@@ -103,6 +103,11 @@ def _sides(checkpoint: Checkpoint, shared: bool, separate: bool) -> tuple[Side, 
             f"{eos}"
         )
     return source, Side(target_names, target_size, specials, _model(checkpoint, "target.spm"))
+
+
+def _target_size(config: Mapping[str, Any], shared: bool) -> int:
+    own = not shared and config.get("decoder_vocab_size")
+    return number(config, "decoder_vocab_size" if own else "vocab_size")
 
 
 def _names(checkpoint: Checkpoint, file: str) -> dict[int, str]:
@@ -146,7 +151,7 @@ def _network(
     if learned:
         config_of_network = replace(config_of_network, positions="learned")
     width, source_size = described["width"], number(config, "vocab_size")
-    target_size = source_size if shared else config.get("decoder_vocab_size") or source_size
+    target_size = _target_size(config, shared)
     # A file may hold any one of tied tensors; untied embeddings are up to three tensors.
     one = (SHARED,) if shared else ()
     names = (*one, ENCODER, DECODER, OUTPUT) if shared and tied else (ENCODER, *one)

@@ -25,7 +25,7 @@ from models.importing.flat_yaml import Value, parse_flat, read_flat
 from models.importing.languages import Languages
 from models.importing.marian_binary import Binary, Quantised
 from models.importing.marian_shortlist import read_shortlist
-from models.importing.model import Imported
+from models.importing.model import Imported, decoding_defaults
 from models.importing.network import ACTIVATIONS, Tables, configuration, embeddings
 from models.importing.npz import Npz
 from models.importing.refusals import NotACheckpoint, UnsupportedCheckpoint
@@ -38,6 +38,8 @@ CONFIGURATION = "special:model.yml"
 DECODER = "decoder.yml"
 UNK, EOS = "<unk>", "</s>"
 _MULTIPLIER = "_QuantMultA"
+_MOST_DIGITS = 10
+"""Digits of an id, fewer than Python refuses to read."""
 
 _NEUTRAL: Mapping[str, tuple[Value, ...]] = {
     "type": ("transformer",),
@@ -201,7 +203,12 @@ def _vocabularies(directory: Path, settings: Mapping[str, Value]) -> list[Path]:
 def _names(path: Path) -> dict[int, str]:
     names: dict[int, str] = {}
     for piece, value in read_flat(path).items():
-        if not isinstance(value, str) or not value.isdecimal() or int(value) in names:
+        if (
+            not isinstance(value, str)
+            or not value.isdecimal()
+            or len(value) > _MOST_DIGITS
+            or int(value) in names
+        ):
             raise NotACheckpoint(f"{path} does not give {piece!r} an id of its own")
         names[int(value)] = piece
     return names
@@ -230,13 +237,9 @@ def _arranged(names: Mapping[int, str], size: int, models: list[Model]) -> Vocab
 
 def _decoding(settings: Mapping[str, Value]) -> tuple[DecodingDefaults, tuple[str, ...]]:
     """Decoding options of ``decoder.yml``, and those that a bundle leaves to requests."""
-    try:
-        decoding = DecodingDefaults(
-            beam_size=int(str(settings.get("beam-size", "6"))),
-            length_penalty=float(str(settings.get("normalize", "0"))),
-        )
-    except ValueError as error:
-        raise UnsupportedCheckpoint(f"its {DECODER}: {error}") from error
+    decoding = decoding_defaults(
+        f"its {DECODER}", settings.get("beam-size", "6"), settings.get("normalize", "0")
+    )
     penalty = settings.get("word-penalty", "0")
     return decoding, () if penalty == "0" else (f"word-penalty {penalty}",)
 

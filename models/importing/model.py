@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic import ValidationError
+
 from models.bundle.manifest import AlignmentSource, DecodingDefaults
 from models.bundle.shortlist import Shortlist
 from models.export.weights import Integers
@@ -54,6 +56,15 @@ NEUTRAL: Mapping[str, tuple[Any, ...]] = {
 """Values of generation options that equal the behaviour of a bundle's search."""
 
 
+def decoding_defaults(file: str, beam_size: Any, length_penalty: Any) -> DecodingDefaults:
+    """The defaults that a ``file`` has; raises ``UnsupportedCheckpoint``."""
+    try:
+        return DecodingDefaults(beam_size=beam_size, length_penalty=length_penalty)
+    except ValidationError as error:
+        wrong = "; ".join(f"{each['loc'][0]}: {each['msg']}" for each in error.errors())
+        raise UnsupportedCheckpoint(f"{file} has {wrong}") from error
+
+
 class Generation:
     """Decoding options: ``generation_config.json``, or the model configuration if it is older.
 
@@ -66,9 +77,10 @@ class Generation:
 
     def ids(self, name: str) -> tuple[int, ...]:
         """Single ids that must not be written, from options such as ``bad_words_ids``."""
-        found = self._said.get(name) or ()
-        flat = [i for entry in found for i in (entry if isinstance(entry, list) else [entry])]
-        if len(flat) != len(found) or not all(isinstance(i, int) for i in flat):
+        found = self._said.get(name) or []
+        entries = found if isinstance(found, list) else [[]]
+        flat = [i for entry in entries for i in (entry if isinstance(entry, list) else [entry])]
+        if len(flat) != len(entries) or not all(isinstance(i, int) for i in flat):
             raise UnsupportedCheckpoint(
                 f"{name} {found!r} forbids sequences; a bundle can forbid single ids"
             )
@@ -82,13 +94,11 @@ class Generation:
 
     def decoding(self) -> DecodingDefaults:
         beam_size, penalty = self._said.get("num_beams"), self._said.get("length_penalty")
-        try:
-            return DecodingDefaults(
-                beam_size=1 if beam_size is None else beam_size,
-                length_penalty=1.0 if penalty is None else penalty,
-            )
-        except ValueError as error:
-            raise UnsupportedCheckpoint(f"its generation configuration: {error}") from error
+        return decoding_defaults(
+            "its generation configuration",
+            1 if beam_size is None else beam_size,
+            1.0 if penalty is None else penalty,
+        )
 
     def unmapped(self) -> tuple[str, ...]:
         return tuple(

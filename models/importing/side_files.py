@@ -37,7 +37,10 @@ def read_bytes(path: Path) -> bytes:
 def read_json(path: Path) -> Any:
     """The value in a JSON file; raises ``NotACheckpoint`` as ``read_bytes`` does."""
     try:
-        return json.loads(read_bytes(path).decode("utf-8"))
+        found = json.loads(read_bytes(path).decode("utf-8"))
+        # Raises for a lone surrogate, which no vocabulary could have.
+        json.dumps(found, ensure_ascii=False).encode()
+        return found
     except (ValueError, RecursionError) as error:
         raise NotACheckpoint(f"{path} cannot be read as JSON: {error}") from error
 

@@ -149,6 +149,9 @@ def parse(content: bytes, name: str) -> Model:
         model.ParseFromString(content)
     except DecodeError as error:
         raise NotACheckpoint(f"{name} is not a SentencePiece model: {error}") from error
+    for i, piece in enumerate(model.pieces):
+        if not isinstance(piece.piece, str):
+            raise NotACheckpoint(f"{name} is not a SentencePiece model: piece {i} is not UTF-8")
     if sum(piece.type == Piece.UNKNOWN for piece in model.pieces) != 1:
         raise NotACheckpoint(f"{name} is not a SentencePiece model: it has no unknown piece")
     return model

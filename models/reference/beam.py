@@ -4,11 +4,12 @@ The rules are CTranslate2's: of the best 2K candidates, endings among the first 
 hypotheses and the best K other candidates go on. The search ends when K hypotheses have finished,
 or at the longest length allowed, where the first K candidates are taken as they are. Without a
 length penalty it ends as soon as the best candidate has ended, since no other can overtake it.
-Padding and ``bos`` are never candidates.
+Padding and ``bos`` are never candidates. ``eos`` cannot be the first token.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -38,7 +39,8 @@ class Decoder(Protocol):
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """Extend the prefix of row ``parents[i]`` by ``tokens[i]``, as row i.
 
-        Returns the ``count`` best next tokens of each row, best first, and their log-probabilities.
+        Returns the ``count`` best next tokens of each row, or all, best first, and their
+        log-probabilities.
         """
 
 
@@ -102,9 +104,13 @@ def beam_search(
         tokens = [token]
     finished: list[Hypothesis] = []
     never = (special.pad, special.bos)
-    for length in range(len(searching.target_prefix) + 1, max_length + 1):
+    first = len(searching.target_prefix) + 1
+    for length in range(first, max_length + 1):
         # Excluding the tokens of ``never`` leaves 2K candidates.
-        ids_NK, log_probs_NK = decoder.extend(parents, tokens, 2 * beam_size + len(never))
+        count = 2 * beam_size + len(never) if length > first else sys.maxsize
+        ids_NK, log_probs_NK = decoder.extend(parents, tokens, count)
+        if length == first:
+            log_probs_NK = _without(special.eos, ids_NK, log_probs_NK)
         log_probs_NK = np.where(np.isin(ids_NK, never), np.float32(-np.inf), log_probs_NK)
         grown = (totals[:, None] + log_probs_NK).ravel()
         ranked = np.argsort(-grown, kind="stable")[: 2 * beam_size + 1]
@@ -136,6 +142,15 @@ def beam_search(
             break
         live, totals = kept, np.array(kept_totals, np.float32)
     return sorted(finished, key=lambda hypothesis: -hypothesis.score)
+
+
+def _without(
+    token: int, ids_NV: NDArray[np.int64], log_probs_NV: NDArray[np.float32]
+) -> NDArray[np.float32]:
+    """The log-probabilities of the whole vocabulary if a token is impossible."""
+    others_NV = np.where(ids_NV == token, np.float32(-np.inf), log_probs_NV)
+    found: NDArray[np.float32] = others_NV - np.logaddexp.reduce(others_NV, axis=1, keepdims=True)
+    return found
 
 
 def margin_of(

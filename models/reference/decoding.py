@@ -99,6 +99,8 @@ def _greedy_together(
             tokens_R = np.full(len(sources), prefix[position])
             continue
         logits_RV[:, [special.pad, special.bos]] = -np.inf
+        if position == len(prefix):
+            logits_RV[:, special.eos] = -np.inf
         tokens_R = np.where(ended_R, special.eos, logits_RV.argmax(axis=1))
         ended_R |= tokens_R == special.eos
         steps.append(tokens_R)

@@ -49,7 +49,7 @@ class TransformerConfig:
     pad_id: int = 0
 
     def __post_init__(self) -> None:
-        if self.heads < 1 or self.width % self.heads:
+        if min(self.heads, self.width) < 1 or self.width % self.heads:
             raise ValueError(f"width {self.width} is not a multiple of {self.heads} heads")
         if self.positions != "learned" and self.width % 2:
             raise ValueError(f"sinusoidal positions need an even width, not {self.width}")

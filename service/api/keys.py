@@ -103,7 +103,10 @@ class PeriodParameters(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     month: str | None = Field(
-        None, max_length=7, pattern=r"^\d{4}-\d{2}$", description="In UTC; left out, this one."
+        None,
+        max_length=7,
+        pattern=r"^[0-9]{4}-(0[1-9]|1[0-2])$",
+        description="In UTC; left out, this one.",
     )
     format: Literal["json", "csv"] = "json"
 

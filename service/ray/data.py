@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import math
+import re
 import sys
 import threading
 from collections.abc import Coroutine, Iterable, Iterator, Sequence
@@ -62,6 +64,8 @@ from service.translation.local_translator import LocalTranslator
 _UNFIT = 1
 _ROWS = 4096
 """Parquet rows read and translated together."""
+_EXCEPTION = re.compile(r"[\w.]+: ")
+"""Beginning of the line of an exception in a traceback."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +161,9 @@ async def _translate_parquet(translator: LocalTranslator, work: Work, shard: Sha
                 kept = [None if n in empty else text for n, text in enumerate(found.texts)]
                 columns = [*batch.columns, pyarrow.array(kept, pyarrow.string())]
                 writer.write_batch(pyarrow.RecordBatch.from_arrays(columns, schema=widened))
-    return ShardDone.of(shard, rows, unfit, cut_, first)
+        done = ShardDone.of(shard, rows, unfit, cut_, first)
+        done.keep()
+    return done
 
 
 def translate_corpus(
@@ -173,6 +179,7 @@ def translate_corpus(
 ) -> Iterator[ShardDone]:
     """Translate the shards without a part, in any order, on an initialised Ray.
 
+    Yields what earlier runs have to report, too.
     Raises ``CorpusError``, or a ``RayError`` if an actor fails.
     """
     output.mkdir(parents=True, exist_ok=True)
@@ -180,9 +187,13 @@ def translate_corpus(
     stats = {name: path.stat() for name, path in files.items()}
     made_with = {**asdict(work), "shard_bytes": shard_bytes}
     found = {name: (each.st_size, each.st_mtime_ns) for name, each in stats.items()}
+    whole = [s for name in files for s in _cut(name, files[name], output, shard_bytes)]
     CorpusPlan(made_with, found).keep(output)
     sweep(output)
-    todo = undone([s for name in files for s in _cut(name, files[name], output, shard_bytes)])
+    todo = undone(whole)
+    for shard in set(whole) - set(todo):
+        if (done := ShardDone.kept(shard.part)) is not None:
+            yield done
     if not todo:
         return
     context = DataContext.get_current()
@@ -229,13 +240,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         TranslationError,
         UnknownColumn,
         OSError,
+        pyarrow.ArrowException,
     ) as error:
         print(f"ray_data: {error}", file=sys.stderr)
     except ray.exceptions.RayError as error:
-        # Ray's message is its own traceback; the last line is the actor's exception.
-        why = str(error).strip().splitlines()[-1]
-        print(f"ray_data: an actor could not go on: {why}", file=sys.stderr)
+        print(f"ray_data: an actor could not go on: {_reason(error)}", file=sys.stderr)
     return FAILED
+
+
+def _reason(error: ray.exceptions.RayError) -> str:
+    """The exception of the actor. Ray's message is its traceback, and advice at times."""
+    lines = str(error).strip().splitlines()
+    return next((line for line in reversed(lines) if _EXCEPTION.match(line)), lines[-1])
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -264,7 +280,8 @@ def _run(options: argparse.Namespace) -> int:
         ):
             rows, unfit, cut_ = rows + done.rows, unfit + done.unfit, cut_ + done.cut
             first = first or done.first_unfit
-            actors.add(done.actor)
+            if done.rows:
+                actors.add(done.actor)
             bar.update(done.rows)
     print(
         f"ray_data: {rows} rows translated into {options.output} by {len(actors)} actors",
@@ -275,6 +292,20 @@ def _run(options: argparse.Namespace) -> int:
     if unfit:
         print(f"ray_data: {unfit} left empty; the first is {first}", file=sys.stderr)
     return _UNFIT if unfit else DONE
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{number} is less than one")
+    return number
+
+
+def _share(text: str) -> float:
+    number = float(text)
+    if not 0 <= number < math.inf:
+        raise argparse.ArgumentTypeError(f"{text} is no number of at least 0")
+    return number
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -290,10 +321,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--bundles", metavar="DIR", help="directory that holds the bundles")
     parser.add_argument("--column", default="text", help="of TSV (or its number), JSON, Parquet")
     parser.add_argument("--into", default="translation", help="the column or field that is added")
-    parser.add_argument("--actors", type=int, default=1, help="as many as there are GPUs")
-    parser.add_argument("--gpus", type=float, default=0, help="of an actor; 0 runs on the CPU")
-    parser.add_argument("--cpus", type=float, default=2, help="of an actor")
-    parser.add_argument("--shard-bytes", type=int, default=64 << 20, help="of source, in one part")
+    parser.add_argument("--actors", type=_count, default=1, help="as many as there are GPUs")
+    parser.add_argument("--gpus", type=_share, default=0, help="of an actor; 0 runs on the CPU")
+    parser.add_argument("--cpus", type=_share, default=2, help="of an actor")
+    parser.add_argument(
+        "--shard-bytes", type=_count, default=64 << 20, help="of source, in one part"
+    )
     parser.add_argument("--address", default="auto", help="Ray's; local starts one here")
     return parser
 

@@ -6,9 +6,10 @@ left empty and counted. Independent of Ray.
 
 from __future__ import annotations
 
+import json
 import os
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from service.bulk.job import translate_blocks
@@ -50,6 +51,27 @@ class ShardDone:
         actor = f"{os.uname().nodename}:{os.getpid()}"
         place = f"{shard.part}, {first_unfit}" if unfit else ""
         return cls(shard.part, rows, unfit, cut, place, actor)
+
+    def keep(self) -> None:
+        """Write a file beside the part if anything is left to report, for later runs."""
+        path = _report(self.part)
+        path.unlink(missing_ok=True)
+        if self.unfit or self.cut:
+            with write_atomically(path) as file:
+                file.write(json.dumps(asdict(self)).encode())
+
+    @classmethod
+    def kept(cls, part: str) -> ShardDone | None:
+        """Report of an earlier run about a part, without its rows, which are none of this run."""
+        path = _report(part)
+        if not path.exists():
+            return None
+        return replace(cls(**json.loads(path.read_text("utf-8"))), rows=0)
+
+
+def _report(part: str) -> Path:
+    path = Path(part)
+    return path.with_name(f".{path.name}.left")
 
 
 class _ShardRows:
@@ -93,7 +115,9 @@ async def translate_lines(
                 ahead=_AHEAD,
                 bar=Bar(None, None),
             )
+            unfit, cut = progress.skipped, progress.cut.count
+            done = ShardDone.of(shard, rows.count, unfit.count, cut, str(unfit))
+            done.keep()
     except (BadLine, BadSource, BlockFailed) as error:
         raise CorpusError(f"{shard.source}: {error}") from error
-    unfit = progress.skipped
-    return ShardDone.of(shard, rows.count, unfit.count, progress.cut.count, str(unfit))
+    return done

@@ -26,7 +26,7 @@ from dragoman import (
 )
 from dragoman.errors import error_of, retry_after
 from service.api.errors import KeyMissing
-from tests.client.support import Kind, Service, ask, ok, refused, translate
+from tests.client.support import TRANSLATED, Kind, Service, ask, ok, refused, translate
 
 ONCE = Retries(limit=0)
 
@@ -98,6 +98,7 @@ def test_connection_failure_raises_dragoman_error_instead_of_httpx_error(
         httpx.Response(200, json=[]),
         httpx.Response(200, json={"translatedText": "A dog."}),
         ok(translatedText=["A dog."]),
+        httpx.Response(200, content=b"[" * 100_000),
         ok(detectedLanguage="de"),
     ],
 )
@@ -111,6 +112,13 @@ def test_response_of_another_server_raises_unexpected_answer(
 def test_error_without_message_names_status() -> None:
     assert "418" in str(error_of(418, b"{}", {}))
     assert str(error_of(502, b"<h1>Bad\n  gateway</h1>", {})) == "<h1>Bad gateway</h1>"
+    assert str(error_of(500, b"[" * 100_000, {})) == "[" * 200
+
+
+def test_fewer_translations_than_texts_are_refused(kind: Kind) -> None:
+    one = {name: [value] for name, value in TRANSLATED.items()}
+    with pytest.raises(UnexpectedAnswer, match="2 texts were sent, and 1 came back"):
+        ask(kind, Service([ok(**one)]), lambda client: client.translate(["a", "b"], target="en"))
 
 
 def test_errors_survive_pickling() -> None:
@@ -129,6 +137,8 @@ def test_errors_survive_pickling() -> None:
         ("-5", "", None),
         ("soon", "", None),
         ("1e400", "", None),
+        ("Mon, 01 Jan 99999999999999999999 00:00:00 GMT", "", None),
+        ("Mon, 01 Jan 2030 00:00:00 +99999999999999", "", None),
         ("Sat, 21 Nov 2026 10:00:09 GMT", "Sat, 21 Nov 2026 10:00:00 GMT", 9.0),
         ("Sat, 21 Nov 2026 10:00:00 GMT", "Sat, 21 Nov 2026 10:00:09 GMT", 0.0),
         ("Sat, 21 Nov 1996 10:00:00 GMT", "", 0.0),

@@ -101,6 +101,8 @@ def test_failure_before_first_part_is_retried(
         ((events(("error", {"error": "a bug", "status": 500})),), ServerFault),
         ((b"event: part\ndata: {}\n\n",), UnexpectedAnswer),
         ((b"event: done\ndata: nonsense\n\n",), UnexpectedAnswer),
+        ((b"event: part\ndata: " + b"[" * 100_000 + b"\n\n",), UnexpectedAnswer),
+        ((b"event: \xff\ndata: {}\n\n",), Unreachable),
     ],
 )
 def test_failure_after_first_part_is_raised_without_retry(
@@ -117,6 +119,20 @@ def test_failure_after_first_part_is_raised_without_retry(
 def test_response_that_is_no_stream_raises_unexpected_answer(kind: Kind) -> None:
     with pytest.raises(UnexpectedAnswer, match="does not stream"):
         ask(kind, Service([ok()]), stream)
+
+
+def test_a_stream_that_only_keeps_the_connection_open_ends_with_the_time(kind: Kind) -> None:
+    clock = Clock()
+
+    class Waiting(Broken):
+        def __iter__(self) -> Any:
+            while True:
+                clock.now += 1
+                yield b": still translating\n\n"
+
+    with pytest.raises(DeadlinePassed):
+        ask(kind, Service([Waiting(())]), stream, clock=clock, timeout=5)
+    assert clock.now <= 1006
 
 
 def test_leaving_a_stream_closes_connection(kind: Kind) -> None:

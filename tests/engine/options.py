@@ -16,7 +16,6 @@ def plain_options(draw: st.DrawFn) -> DecodingOptions:
     return DecodingOptions(
         beam_size=beam_size,
         num_hypotheses=draw(st.integers(1, beam_size)),
-        min_decoding_length=0,
         max_decoding_length=draw(st.integers(1, 10)),
         length_penalty=draw(st.sampled_from([0.0, 0.6, 1.0])),
     )

@@ -56,6 +56,7 @@ EXAMPLE = document()["examples"][0]
         ({"name": "../tiny"}, "name: "),
         ({"name": "tiny\n"}, "name: "),
         ({"version": ""}, "version: "),
+        ({"version": "\ud800"}, "surrogates not allowed"),
         ({"directions": [{"source": "german", "target": "en"}]}, r"directions\.0\.source: "),
         ({"directions": []}, "directions: "),
         ({"precisions": []}, "precisions: "),

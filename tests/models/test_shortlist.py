@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from models.bundle import shortlist as module
 from models.bundle.bundle import SHORTLIST, Bundle
 from models.bundle.manifest import InvalidBundle
 from models.bundle.shortlist import Shortlist
@@ -81,6 +82,16 @@ def test_inconsistent_arrays_are_refused(
     kept = {name: array for name, array in arrays.items() if array is not None}
     np.savez_compressed(path, **kept)
     with pytest.raises(InvalidBundle, match=str(path)):
+        Shortlist.load(path)
+
+
+def test_a_file_that_unpacks_to_too_much_is_refused_before_it_is_unpacked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "shortlist.npz"
+    a_shortlist().save(path)
+    monkeypatch.setattr(module, "_LARGEST", 300)
+    with pytest.raises(InvalidBundle, match="bytes; 300 are allowed"):
         Shortlist.load(path)
 
 

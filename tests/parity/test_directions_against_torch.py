@@ -92,8 +92,7 @@ async def test_served_translations_equal_pytorch_in_every_direction(
 ) -> None:
     rng = random.Random(4)
     texts = [" ".join(f"w{rng.randrange(34)}" for _ in range(rng.randint(2, 6))) for _ in range(8)]
-    # The reference search allows empty translations.
-    decoding = DecodingOverrides(beam_size=BEAM, min_decoding_length=0)
+    decoding = DecodingOverrides(beam_size=BEAM)
 
     async def served(direction: Direction, text: str) -> tuple[tuple[int, ...], float]:
         request = TranslateRequest((text,), direction.target, direction.source, decoding=decoding)

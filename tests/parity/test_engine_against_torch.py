@@ -43,7 +43,6 @@ sources = st.lists(st.integers(4, 29), min_size=1, max_size=12).map(
 options = st.builds(
     DecodingOptions,
     beam_size=st.integers(1, ROWS),
-    min_decoding_length=st.just(0),
     max_decoding_length=st.integers(1, 16),
     length_penalty=st.sampled_from([0.0, 0.6, 1.0]),
 )

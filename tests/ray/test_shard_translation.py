@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -108,6 +108,10 @@ async def test_a_row_that_cannot_be_translated_is_left_empty_and_named(tmp_path:
     assert text == "ONE\n\n\nENDLESS\n"
     assert (done.rows, done.unfit, done.cut) == (4, 2, 1)
     assert done.first_unfit.startswith(f"{done.part}, line 2")
+    assert ShardDone.kept(done.part) == replace(done, rows=0)
+    (tmp_path / "b.txt").write_bytes(b"one\n")
+    _, (done,) = await translated(tmp_path / "b.txt")
+    assert ShardDone.kept(done.part) is None
 
 
 async def test_engine_failure_ends_the_shard_without_a_part(tmp_path: Path) -> None:

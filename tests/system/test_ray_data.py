@@ -16,6 +16,7 @@ from tests.support.ray_server import ray_environment
 pytest.importorskip("ray", reason="Ray is not installed: pip install -e '.[ray]'")
 pyarrow = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")
+data = pytest.importorskip("service.ray.data")
 
 pytestmark = [
     pytest.mark.slow,
@@ -44,18 +45,39 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
+@pytest.mark.parametrize(
+    "option", ["--actors=0", "--shard-bytes=0", "--cpus=-1", "--cpus=nan", "--gpus=inf"]
+)
+def test_invalid_numbers_are_refused_before_anything_is_written(
+    tmp_path: Path, option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as refused:
+        data.main([__file__, str(tmp_path / "out"), "--from=de", "--to=en", option])
+    assert refused.value.code == 2
+    assert option.partition("=")[0] in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_reason_of_an_actor_is_its_exception_and_not_the_advice_behind_it() -> None:
+    error = pytest.importorskip("ray.exceptions").RayError
+    message = "Traceback:\n  File x\nOSError: the disk is full\n\nTo retry, set: more\n"
+    assert data._reason(error(message)) == "OSError: the disk is full"
+    assert data._reason(error("it died")) == "it died"
+
+
 def test_corpus_is_translated_in_order_by_two_actors_and_not_again_on_resumption(
     corpus: Path,
 ) -> None:
     output = corpus.parent / "out"
     codes, (first, second, _) = translate_twice(corpus, output)
     # Exit code 1 means that not every row could be translated.
-    assert codes == [1, 0], first + second
+    assert codes == [1, 1], first + second
     assert "461 rows translated" in first
     assert "by 2 actors" in first
     assert "1 left empty; the first is" in first
     assert "part-00000.jsonl, line 21" in first
-    assert "0 rows translated" in second
+    assert "0 rows translated" in second and "by 0 actors" in second
+    assert first.partition("1 left empty")[2] == second.partition("1 left empty")[2]
 
     lines = parts(output / "lines.txt")
     assert len(lines) == 400
@@ -85,4 +107,4 @@ def translate_twice(source: Path, output: Path) -> tuple[list[int], list[str]]:
 
 
 def parts(directory: Path) -> list[str]:
-    return "".join(path.read_text() for path in sorted(directory.iterdir())).splitlines()
+    return "".join(path.read_text() for path in sorted(directory.glob("part-*"))).splitlines()

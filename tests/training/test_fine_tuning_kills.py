@@ -131,3 +131,17 @@ def test_run_of_the_derived_recipe_publishes_the_bundle_of_the_command(
     assert mine.manifest.version == unbroken
     assert mine.shortlist() is None
     assert mine.manifest.provenance.strength == 0.5
+
+
+def test_another_memory_is_refused_and_changes_nothing(
+    places: Path, unbroken: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    directory = places / "unbroken"
+    before = {p: p.read_bytes() for p in (directory / "runs").rglob("*") if p.is_file()}
+    other = directory / "other.tsv"
+    other.write_text("".join(f"{n} {n + 1}\t{n + 1} {n}\n" for n in range(150)), "utf-8")
+    command = ["fine-tune", "first", f"--data={other}", "-o", "mine", "--no-general"]
+    command += [f"--bundles={directory / 'bundles'}", f"--runs={directory / 'runs'}"]
+    assert main(command) == 2
+    assert "has been trained on other text, and stays as it is" in capsys.readouterr().err
+    assert {p: p.read_bytes() for p in (directory / "runs").rglob("*") if p.is_file()} == before

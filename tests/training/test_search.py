@@ -110,7 +110,7 @@ def test_hypotheses_are_those_of_the_reference_that_matches_ctranslate2(
         num_hypotheses=beam_size if length_penalty else 1,
         length_penalty=length_penalty,
         length_normalisation=length_normalisation,
-        min_decoding_length=0,
+        min_decoding_length=1,
         max_decoding_length=max_length,
     )
     expected = reference_decode(
@@ -192,7 +192,7 @@ def test_greedy_search_stops_when_all_rows_have_ended() -> None:
             weight.fill_(value)
         generator.weight[EOS] = 1.0
     sources = torch.tensor([[4, EOS], [5, EOS]])
-    assert greedy(network, sources, SPECIAL_IDS, max_length=16) == [(), ()]
+    assert greedy(network, sources, SPECIAL_IDS, max_length=16) == [(SPECIAL_IDS.unk,)] * 2
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ held-out part of the memories and on general text.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import shutil
 from pathlib import Path
@@ -15,6 +16,9 @@ from typing import TYPE_CHECKING
 from training.commands import Commands, report, run, train
 from training.commands.options import Job, add_device, add_precisions, add_settings, positive
 from training.data import default_data_directory
+
+_DIVIDED = "corpora.unfinished"
+"""The text of a run, until it is known to be that of its checkpoints."""
 
 if TYPE_CHECKING:
     from models.bundle.bundle import Bundle
@@ -90,7 +94,6 @@ def perform(options: argparse.Namespace) -> None:
     from training.data.translate import find_translator
     from training.fine_tuning import direction_from, require_trainable
     from training.recipe import InvalidRecipe, require_name
-    from training.refusal import Refusal
     from training.run_directory import RunDirectory
     from training.run_lock import locked
 
@@ -111,11 +114,9 @@ def perform(options: argparse.Namespace) -> None:
     with locked(directory):
         try:
             _fine_tune(options, directory, bundle, languages)
-        except Refusal:
-            # Parts of memories that are refused would be a run without a recipe.
-            if not directory.derived.exists():
-                shutil.rmtree(directory.path / "corpora", ignore_errors=True)
-            raise
+        finally:
+            # There, if the text or an option was refused.
+            shutil.rmtree(directory.path / _DIVIDED, ignore_errors=True)
 
 
 def _fine_tune(
@@ -124,6 +125,7 @@ def _fine_tune(
     bundle: Bundle,
     languages: tuple[str, str],
 ) -> None:
+    from training.checkpoint import CheckpointError, checkpoints
     from training.data.memories import Memory
     from training.disk import writing
     from training.fine_tuning import (
@@ -141,9 +143,9 @@ def _fine_tune(
     from training.recipe import InvalidRecipe
     from training.recipe_file import overridden
 
-    corpora = directory.path / "corpora"
+    corpora, divided = directory.path / "corpora", directory.path / _DIVIDED
     memories = [Memory(each, *languages) for each in options.memories]
-    own = divide(new_pairs(memories), corpora / OWN, *languages)
+    own = divide(new_pairs(memories), divided / OWN, *languages)
     for memory in memories:
         print(memory)
     general = None
@@ -156,7 +158,7 @@ def _fine_tune(
             texts,
             [corpus_pairs(each, *languages, options.corpora) for each in tests],
             max(LEAST_GENERAL, own.train),
-            corpora / GENERAL,
+            divided / GENERAL,
             *languages,
         )
     print(
@@ -173,7 +175,14 @@ def _fine_tune(
     recipe = overridden(recipe, options.settings)
     if recipe.name != options.name:
         raise InvalidRecipe("--set name: -o names the run and its bundle")
+    if checkpoints(directory.path) and corpora.exists() and not _equal(divided, corpora):
+        raise CheckpointError(
+            f"{directory.path} has been trained on other text, and stays as it is; choose another "
+            f"name for -o, or remove {directory.path} to begin again"
+        )
     with writing(directory.path):
+        shutil.rmtree(corpora, ignore_errors=True)
+        divided.rename(corpora)
         directory.derived.write_text(
             json.dumps(recipe.to_dict(), indent=2) + "\n", encoding="utf-8"
         )
@@ -203,3 +212,18 @@ def _fine_tune(
         f'both are served; name one in the request: "model": "{options.name}"; '
         f"`dragoman models remove {options.name}` leaves {bundle.manifest.name} alone"
     )
+
+
+def _equal(one: Path, other: Path) -> bool:
+    """Whether two directories have the same files."""
+
+    def digests(directory: Path) -> dict[Path, bytes]:
+        found = {}
+        for path in directory.rglob("*"):
+            if path.is_file():
+                with path.open("rb") as file:
+                    digest = hashlib.file_digest(file, "sha256")
+                found[path.relative_to(directory)] = digest.digest()
+        return found
+
+    return digests(one) == digests(other)

@@ -244,7 +244,8 @@ class Memory:
                     while parent is not None and element.getprevious() is not None:
                         del parent[0]
         except etree.XMLSyntaxError as error:
-            raise CorpusError(f"{self.path} is not well-formed XML: {error.msg}") from error
+            why = " ".join(error.msg.split())
+            raise CorpusError(f"{self.path} is not well-formed XML: {why}") from error
 
 
 def _missing(path: Path) -> CorpusError:

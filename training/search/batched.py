@@ -70,7 +70,10 @@ def search_together(
     length = len(searching.target_prefix)
     while len(sentences_B):
         length += 1
-        log_probs_NV = network.step(tokens_N, cache).float().log_softmax(-1)
+        logits_NV = network.step(tokens_N, cache).float()
+        if length == len(searching.target_prefix) + 1:
+            logits_NV[:, special.eos] = -torch.inf
+        log_probs_NV = logits_NV.log_softmax(-1)
         log_probs_NV[:, never] = -torch.inf
         ids_BC, parents_BC, grown_BC = _best(log_probs_NV, totals_BW, 2 * beam_size)
         last_B = longest_B == length

@@ -107,6 +107,7 @@ class Reference:
             num_beams=4,
             early_stopping=True,
             max_length=max_length + 1,
+            min_new_tokens=1 + len(self.fed[1:]),
             forced_eos_token_id=None,
             **options,
         )[0].tolist()
@@ -204,12 +205,7 @@ def pieces_of(bundle: Bundle, hypotheses: Sequence[Hypothesis]) -> list[str]:
 
 
 def test_searches_find_the_hypotheses_of_transformers(taught_one: tuple[Reference, Bundle]) -> None:
-    """The reference search and the service's engine agree, which decodes all texts at once.
-
-    Networks that prefer an empty translation are excluded. With a forced target language the engine
-    accepts an empty one, like CTranslate2, only if it is the likeliest. None of these three
-    networks prefers it.
-    """
+    """The reference search and the service's engine agree, which decodes all texts at once."""
     reference, bundle = taught_one
     manifest = bundle.manifest
     assert manifest.decoding.beam_size == 4
@@ -234,7 +230,7 @@ def test_searches_find_the_hypotheses_of_transformers(taught_one: tuple[Referenc
             length_penalty=manifest.decoding.length_penalty,
             target_prefix=prefix,
             forced_prefix_length=len(prefix),
-            min_decoding_length=0,
+            min_decoding_length=len(prefix) + 1,
             max_decoding_length=limit,
         )
         for limit in limits

@@ -75,6 +75,7 @@ def test_refusals_name_the_archive(tmp_path: Path) -> None:
         (link, r"has the link 'p/metadata\.json'"),
         (lambda a: a.writestr("p/vocab.yml", " " * (1 << 24)), "unpacks .* to 16777216 bytes"),
         (names(*(f"p/{i}" for i in range(10_001))), "has 10001 entries"),
+        (lambda a: a.writestr("a.json", "[]", zipfile.ZIP_LZMA), "neither stored nor deflated"),
     ],
 )
 def test_hostile_archives_are_refused_by_name(

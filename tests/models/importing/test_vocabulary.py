@@ -115,7 +115,7 @@ def test_piece_that_would_change_merges_is_refused(tmp_path: Path) -> None:
 
 
 def test_invalid_vocabularies_are_refused() -> None:
-    for content in (b"\xff\xff nothing", b""):
+    for content in (b"\xff\xff nothing", b"", b"\x0a\x04\x0a\x02\xff\xfe"):
         with pytest.raises(NotACheckpoint):
             parse(content, "x.spm")
     for names, forbidden, named in (
