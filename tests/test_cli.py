@@ -315,6 +315,12 @@ def test_closed_standard_error_changes_no_output() -> None:
     assert (ran.returncode, ran.stdout) == (2, b"")
 
 
+def test_closed_standard_output_is_named() -> None:
+    command = f"{sys.executable} -m service translate 'Guten Tag' --to en >&-"
+    ran = subprocess.run(command, shell=True, stderr=subprocess.PIPE, text=True)
+    assert (ran.returncode, ran.stderr) == (2, "dragoman: standard output is closed\n")
+
+
 @pytest.mark.slow
 def test_closed_output_pipe_exits_with_0_and_no_error(tmp_path: Path) -> None:
     put_bundle(tmp_path, "shout", "de", "en")

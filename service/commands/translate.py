@@ -15,7 +15,7 @@ from pathlib import Path
 from service.commands.command import DONE, FAILED, PARTLY, CommandFailed, add_bundles
 from service.commands.documents import Translations, translate_documents
 from service.commands.formats import add_format
-from service.commands.inputs import Phrase, found
+from service.commands.inputs import Phrase, found, standard_output
 from service.commands.terminal import Failures
 
 _EXAMPLES = """\
@@ -99,7 +99,9 @@ def _run(options: argparse.Namespace) -> int:
         raise CommandFailed("--api-key needs --url")
     work = found(options)
     if isinstance(work, Phrase):
-        print(asyncio.run(_phrase(work.text, options)))
+        output = standard_output()
+        output.write(f"{asyncio.run(_phrase(work.text, options))}\n".encode())
+        output.flush()
         return DONE
     for item in work:
         if item.in_folder:
