@@ -36,7 +36,9 @@ class Wire:
             api_key.isascii() and api_key.isprintable() and api_key == api_key.strip()
         ):
             raise ValueError("the API key has characters that no key has")
-        self.url = url.rstrip("/")
+        self._url = url.rstrip("/")
+        # Errors are logged, and a password is not.
+        self._shown = str(parts.copy_with(userinfo=None)).rstrip("/")
         self._headers = {"user-agent": "dragoman-python"}
         if api_key is not None:
             # Authorization stays free for a proxy in front of the service.
@@ -65,7 +67,7 @@ class Wire:
         timeout = httpx.Timeout(left, connect=min(left, _CONNECT_SECONDS))
         return http.build_request(
             call.method,
-            f"{self.url}/{call.path}",
+            f"{self._url}/{call.path}",
             params=call.query or None,
             headers=headers,
             content=content,
@@ -84,7 +86,7 @@ class Wire:
             if not response.is_success:
                 raise error_of(response.status_code, response.content, response.headers) from error
             raise UnexpectedAnswer(
-                f"the answer of {self.url}/{call.path} cannot be read: {error!r}",
+                f"the answer of {self._shown}/{call.path} cannot be read: {error!r}",
                 status=response.status_code,
                 request_id=response.headers.get("x-request-id"),
             ) from error
@@ -94,7 +96,7 @@ class Wire:
         request_id = response.headers.get("x-request-id")
         if response.headers.get("content-type", "").partition(";")[0] != MEDIA_TYPE:
             raise UnexpectedAnswer(
-                f"{self.url}/{call.path} does not stream",
+                f"{self._shown}/{call.path} does not stream",
                 status=response.status_code,
                 request_id=request_id,
             )
@@ -106,13 +108,15 @@ class Wire:
         try:
             yield
         except httpx.ConnectTimeout as error:
-            raise Unreachable(f"{self.url} does not take connections") from error
+            raise Unreachable(f"{self._shown} does not take connections") from error
         except httpx.TimeoutException as error:
-            raise DeadlinePassed(f"{self.url} did not answer in the time there was") from error
+            raise DeadlinePassed(f"{self._shown} did not answer in the time there was") from error
         except httpx.DecodingError as error:
-            raise UnexpectedAnswer(f"{self.url} answered what cannot be read: {error}") from error
+            raise UnexpectedAnswer(
+                f"{self._shown} answered what cannot be read: {error}"
+            ) from error
         except httpx.RequestError as error:
-            raise Unreachable(f"{self.url} cannot be reached: {_message_of(error)}") from error
+            raise Unreachable(f"{self._shown} cannot be reached: {_message_of(error)}") from error
 
 
 def _message_of(error: Exception) -> str:

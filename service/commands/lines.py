@@ -255,7 +255,7 @@ async def _translate(item: Item, options: argparse.Namespace, translator: _Trans
             with _stream(item.target) as file:
                 progress = await job.run(Stream(file, compressed=compressed), Progress())
         else:
-            pair = await _pair(_beginning(item, options), options, translator)
+            pair = await _pair(_beginning(source, item, options), options, translator)
             job = _Job(options, translator, item, pair, None, source)
             made_with = await _made_with(job, compressed)
             progress = await _write(job, target, made_with, options.restart)
@@ -270,18 +270,14 @@ async def _joined(first: Block | None, others: AsyncIterator[Block]) -> AsyncIte
         yield block
 
 
-def _beginning(item: Item, options: argparse.Namespace) -> Block | None:
+def _beginning(opened: Source, item: Item, options: argparse.Namespace) -> Block | None:
     """The first block of a file, for the detection of its language; none if that is given."""
     if options.source:
         return None
-    if not Path(item.source).is_file():
-        raise CommandFailed(f"name the language with --from: {_name(item)} is read once only")
+    if opened.size is None:
+        raise CommandFailed(f"name the language with --from: {opened.name} is read once only")
     with closing(Source(item.source, compressed=_compressed(options, "in"))) as source:
         return next(blocks(source, format_of(options, item), _SAMPLE), None)
-
-
-def _name(item: Item) -> str:
-    return "standard input" if item.source == STANDARD else item.source
 
 
 async def _pair(

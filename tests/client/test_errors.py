@@ -85,9 +85,11 @@ def test_connection_failure_raises_dragoman_error_instead_of_httpx_error(
     kind: Kind, problem: Exception, error: type[DragomanError]
 ) -> None:
     with pytest.raises(DragomanError) as caught:
-        ask(kind, Service([problem]), translate, retries=ONCE)
+        url = "http://ann:secret@127.0.0.1:8000"
+        ask(kind, Service([problem]), translate, retries=ONCE, url=url)
     assert type(caught.value) is error
     assert caught.value.status is None
+    # The password is left out, because errors are logged.
     assert "http://127.0.0.1:8000" in str(caught.value)
 
 
