@@ -10,7 +10,7 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 INSTALL := $(RUN) -m pip install --quiet --disable-pip-version-check -c requirements.lock
 
-.PHONY: help serve test lint bench bench-online bench-step bench-quality bench-fidelity bench-reliability bench-training client lock clean
+.PHONY: help serve test test-all lint bench bench-online bench-step bench-quality bench-fidelity bench-reliability bench-training client lock clean
 .DEFAULT_GOAL := help
 
 help: ## say what can be made
@@ -30,8 +30,13 @@ serve: export DRAGOMAN_MODELS := $(MODELS)
 endif
 
 # One worker per core. A file stays with one worker, because its fixtures are shared.
-test: $(VENV)/.development ## run every test that needs no GPU; ARGS go to pytest
-	$(RUN) -m pytest -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder $(ARGS)
+TEST := $(RUN) -m pytest -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+
+test: $(VENV)/.development ## run the tests that train nothing and start no server; ARGS go to pytest
+	$(TEST) -m 'not slow' $(ARGS)
+
+test-all: $(VENV)/.development ## run every test that needs no GPU; ARGS as well
+	$(TEST) $(ARGS)
 
 lint: $(VENV)/.development ## check style and types
 	$(RUN) -m ruff check .

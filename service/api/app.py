@@ -54,6 +54,7 @@ def create_root_app(
 ) -> FastAPI:
     """Build the app; ``dialects`` maps mount paths to apps with their own error bodies.
 
+    The first of ``routers`` gets most requests.
     ``larger_bodies`` maps paths to limits above ``max_body_bytes``.
     """
     app = FastAPI(
@@ -66,11 +67,13 @@ def create_root_app(
         lifespan=lifespan,
         telemetry=NO_TELEMETRY,
     )
-    for router in routers:
-        # Included routers would match every request once more.
-        app.router.routes.extend(router.routes)
+    # Routes are compared with a path one after the other: those of translations come first.
+    # Included routers would match every request once more.
+    app.router.routes.extend(routers[0].routes)
     for path, dialect in dialects.items():
         app.mount(path, dialect)
+    for router in routers[1:]:
+        app.router.routes.extend(router.routes)
     for kind in EXPECTED:
         app.add_exception_handler(kind, _refuse)
     app.add_exception_handler(HTTPException, _refuse_plainly)

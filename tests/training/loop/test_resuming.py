@@ -26,6 +26,8 @@ from training.loop.trainer import Trainer
 from training.recipe import Augmentation, Recipe
 from training.run_directory import RunDirectory
 
+pytestmark = pytest.mark.slow
+
 STEPS = 60
 KILLS = 12
 PATIENCE_SECONDS = 300.0
