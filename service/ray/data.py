@@ -191,8 +191,9 @@ def translate_corpus(
     CorpusPlan(made_with, found).keep(output)
     sweep(output)
     todo = undone(whole)
-    for shard in set(whole) - set(todo):
-        if (done := ShardDone.kept(shard.part)) is not None:
+    waiting = set(todo)
+    for shard in whole:
+        if shard not in waiting and (done := ShardDone.kept(shard.part)) is not None:
             yield done
     if not todo:
         return

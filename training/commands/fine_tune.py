@@ -144,6 +144,8 @@ def _fine_tune(
     from training.recipe_file import overridden
 
     corpora, divided = directory.path / "corpora", directory.path / _DIVIDED
+    # A killed command leaves it, perhaps with other general text.
+    shutil.rmtree(divided, ignore_errors=True)
     memories = [Memory(each, *languages) for each in options.memories]
     own = divide(new_pairs(memories), divided / OWN, *languages)
     for memory in memories:
