@@ -55,6 +55,8 @@ class LocalModels:
             await self._repository.reload()
         # Raises the reasons if no bundle could be loaded.
         _ = self._repository.catalogue
+        for name in names & self._repository.failed.keys():
+            raise NotReady(f"no model is on offer: {name}: {self._repository.failed[name]}")
 
     def pair(self, text: str, source: str | None, target: str) -> LanguagePair:
         """The languages on offer for canonical codes, whose region no bundle may have.

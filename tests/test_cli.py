@@ -348,7 +348,7 @@ def test_client_only_installation_translates_phrases_and_names_the_missing_extra
         command = [sys.executable, "-c", program, *arguments]
         return subprocess.run(command, capture_output=True, text=True)
 
-    for phrase in ("Guten Tag.", "Ja"):
+    for phrase in ("Guten Tag.", "Ja", "Windows.11"):
         ran = run("translate", phrase, "--to", "en", "--url", "http://127.0.0.1:1")
         assert "127.0.0.1:1" in ran.stderr and "pydantic" not in ran.stderr
     ran = run("models", "list")

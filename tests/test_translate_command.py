@@ -12,10 +12,14 @@ from typing import Any
 
 import pytest
 
+from models.bundle.manifest import InvalidBundle
 from service import cli
+from service.catalogue.errors import NotReady
 from service.catalogue.loaded_model import LoadedModel
 from service.commands import lines
 from service.local_models import LocalModels
+from service.settings import Settings
+from service.text.types import LanguagePair
 from tests.support.server import running
 from tests.support.toy import load_shouting, put_bundle
 
@@ -168,6 +172,21 @@ def test_files_of_lines_share_a_model_that_is_loaded_once(
     assert translate(*names, "-o", "out") == 0
     assert [(here / "out" / name).read_text() for name in names] == ["GUTEN TAG\n"] * 3
     assert len(loaded) == 1
+
+
+async def test_a_model_that_cannot_be_loaded_is_named_although_another_one_is(here: Path) -> None:
+    async def load(path: Path, *others: Any) -> LoadedModel:
+        if path.name == "broken":
+            raise InvalidBundle("the file is damaged")
+        return await load_shouting(path, *others)
+
+    put_bundle(here / "bundles", "broken", "fr", "en")
+    models = LocalModels(Settings(bundles=here / "bundles"), load)
+    await models.need(LanguagePair("de", "en"))
+    for _ in range(2):
+        with pytest.raises(NotReady, match=r"broken: .*the file is damaged"):
+            await models.need(LanguagePair("fr", "en"))
+    await models.close()
 
 
 def test_the_language_of_a_pipe_is_named_because_it_is_read_once(

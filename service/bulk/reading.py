@@ -9,13 +9,21 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
-from typing import Protocol, Self
+from typing import Protocol, Self, TypeVar
 
 from service.bulk.rows import Format, Row
 from service.bulk.source import BadSource, Source
+
+
+class _File(Protocol):
+    def close(self) -> None: ...
+
+
+F = TypeVar("F", bound=_File)
 
 
 class Digest(Protocol):
@@ -216,3 +224,31 @@ async def in_thread(found: Iterator[Block]) -> AsyncIterator[Block]:
             raise outcome
         yield outcome
         wanted.release()
+
+
+async def opened(open_: Callable[[], F]) -> F:
+    """The file that a function opens in a thread: a named pipe waits for its other end.
+
+    Raises the ``OSError`` or ``BadSource`` of the function.
+    """
+    # A daemon thread, for the reason that ``in_thread`` has.
+    loop = asyncio.get_running_loop()
+    outcome: asyncio.Future[F] = loop.create_future()
+
+    def deliver(file: F) -> None:
+        file.close() if outcome.cancelled() else outcome.set_result(file)
+
+    def fail(error: Exception) -> None:
+        if not outcome.cancelled():
+            outcome.set_exception(error)
+
+    def work() -> None:
+        # A closed loop has no caller.
+        with suppress(RuntimeError):
+            try:
+                loop.call_soon_threadsafe(deliver, open_())
+            except (OSError, BadSource) as error:
+                loop.call_soon_threadsafe(fail, error)
+
+    threading.Thread(target=work, name="opener", daemon=True).start()
+    return await outcome

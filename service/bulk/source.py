@@ -63,11 +63,9 @@ class Source:
             if prompt and not select.select([self._file], [], [], _PAUSE_SECONDS)[0]:
                 yield None
             left = _READ_BYTES if self._bytes is None else self._bytes - self.read
-            piece = None
-            while piece is None:
-                # An input that another program has made non-blocking has nothing at times.
+            while (piece := self._file.read(min(_READ_BYTES, left))) is None:
+                # Another program has made the input non-blocking.
                 select.select([self._file], [], [])
-                piece = self._file.read(min(_READ_BYTES, left))
             if not piece:
                 return
             self.read += len(piece)

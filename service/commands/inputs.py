@@ -99,8 +99,13 @@ def _meant_as_file(missing: list[str], options: argparse.Namespace) -> bool:
 def _has_suffix(name: str) -> bool:
     """Whether a name ends like a file that can be translated."""
     suffix = Path(name).suffix.lower()
-    # An installation that has the client only, which translates phrases, cannot import the formats.
-    return suffix != "" and (suffix in _LINES or suffix in _documents())
+    if suffix in _LINES:
+        return suffix != ""
+    try:
+        return suffix in _documents()
+    except ModuleNotFoundError:
+        # An installation that has the client only translates phrases, and no documents.
+        return False
 
 
 def _documents() -> tuple[str, ...]:

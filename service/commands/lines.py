@@ -6,9 +6,10 @@ import argparse
 import asyncio
 import hashlib
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, aclosing, closing, contextmanager
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol, Self
 
@@ -22,7 +23,7 @@ from service.bulk.job import translate_blocks
 from service.bulk.journal import Progress, Remarks
 from service.bulk.output import Output, ResumableFile, Stream
 from service.bulk.progress import Bar
-from service.bulk.reading import Block, BlockSize, blocks, in_thread
+from service.bulk.reading import Block, BlockSize, blocks, in_thread, opened
 from service.bulk.source import Source
 from service.bulk.translating import BlockTranslator, TextTranslator
 from service.commands.command import CommandFailed, language, message_of
@@ -243,7 +244,8 @@ def _opened(items: Sequence[Item], options: argparse.Namespace) -> _LocalTexts |
 
 async def _translate(item: Item, options: argparse.Namespace, translator: _Translator) -> None:
     target = _target(item.target)
-    with closing(Source(item.source, compressed=_compressed(options, "in"))) as source:
+    open_source = partial(Source, item.source, compressed=_compressed(options, "in"))
+    with closing(await opened(open_source)) as source:
         compressed = _compressed(options, "out")
         if compressed is None:
             compressed = item.target.lower().endswith(".gz")
@@ -252,7 +254,7 @@ async def _translate(item: Item, options: argparse.Namespace, translator: _Trans
             first = None if options.source else await anext(found, None)
             pair = await _pair(first, options, translator)
             job = _Job(options, translator, item, pair, _joined(first, found), source)
-            with _stream(item.target) as file:
+            async with _stream(item.target) as file:
                 progress = await job.run(Stream(file, compressed=compressed), Progress())
         else:
             pair = await _pair(_beginning(source, item, options), options, translator)
@@ -270,14 +272,14 @@ async def _joined(first: Block | None, others: AsyncIterator[Block]) -> AsyncIte
         yield block
 
 
-def _beginning(opened: Source, item: Item, options: argparse.Namespace) -> Block | None:
+def _beginning(source: Source, item: Item, options: argparse.Namespace) -> Block | None:
     """The first block of a file, for the detection of its language; none if that is given."""
     if options.source:
         return None
-    if opened.size is None:
-        raise CommandFailed(f"name the language with --from: {opened.name} is read once only")
-    with closing(Source(item.source, compressed=_compressed(options, "in"))) as source:
-        return next(blocks(source, format_of(options, item), _SAMPLE), None)
+    if source.size is None:
+        raise CommandFailed(f"name the language with --from: {source.name} is read once only")
+    with closing(Source(item.source, compressed=_compressed(options, "in"))) as beginning:
+        return next(blocks(beginning, format_of(options, item), _SAMPLE), None)
 
 
 async def _pair(
@@ -337,12 +339,12 @@ def _target(name: str) -> Path | None:
     return None if name == STANDARD else replaceable(Path(name))
 
 
-@contextmanager
-def _stream(name: str) -> Iterator[BinaryIO]:
+@asynccontextmanager
+async def _stream(name: str) -> AsyncIterator[BinaryIO]:
     if name == STANDARD:
         yield standard_output()
         return
-    with open(name, "wb") as file:
+    with await opened(lambda: open(name, "wb")) as file:
         yield file
 
 

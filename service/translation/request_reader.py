@@ -19,17 +19,15 @@ from service.text.markup import MarkedText, Markup, characters, parse
 from service.text.types import Detection, LanguagePair, UnservedLanguage
 from service.translation.beginning import begun
 from service.translation.errors import InvalidOption, InvalidText, UndetectedLanguage
-from service.translation.preparing import Job, Text, prepare, work_of
+from service.translation.preparing import Job, Sentence, Text, prepare, work_of
 from service.translation.text_pool import Check, TextPool
 from service.translation.types import TranslatedSentence, TranslateRequest
 
+_SENTENCE_TOKENS = 10
+"""A sentence without its tokens takes as much memory as so many of them."""
 _FEW_WORDS = 3
 _SURELY_TARGET = 0.9
 """Confidence from which also a text of few words is in the target language."""
-
-
-Identity = int
-"""The ``id`` of a sentence."""
 
 
 class Detector(Protocol):
@@ -67,6 +65,34 @@ class PairTexts:
     """Source tokens to reserve for all models of the route."""
 
 
+class WrittenSentences:
+    """Sentences of a kept request as they were written, up to a bound. Event loop only."""
+
+    def __init__(self, most_tokens: int) -> None:
+        """``most_tokens`` bounds the results; a sentence counts as ``_SENTENCE_TOKENS`` more."""
+        self._left = most_tokens
+        self._kept: dict[int, tuple[Decoded, TranslatedSentence]] = {}
+        """Result and translation by the ``id`` of a sentence, which the request keeps."""
+
+    def of(self, sentence: Sentence, decoded: Decoded) -> TranslatedSentence | None:
+        """The sentence as it was written from an equal result."""
+        result, written = self._kept.get(id(sentence), (None, None))
+        if written is None or result != decoded or written.durations != decoded.durations:
+            return None
+        return written
+
+    def keep(self, sentence: Sentence, decoded: Decoded, written: TranslatedSentence) -> None:
+        if (earlier := self._kept.pop(id(sentence), None)) is not None:
+            self._left += _tokens_of(earlier[0])
+        if _tokens_of(decoded) <= self._left:
+            self._left -= _tokens_of(decoded)
+            self._kept[id(sentence)] = decoded, written
+
+
+def _tokens_of(decoded: Decoded) -> int:
+    return _SENTENCE_TOKENS + sum(len(each.token_ids) for each in decoded.hypotheses)
+
+
 @dataclass(frozen=True, slots=True)
 class Prepared:
     """A request whose texts are read: all that decoding needs, on behalf of any caller."""
@@ -75,7 +101,7 @@ class Prepared:
     groups: tuple[PairTexts, ...]
     seconds: float
     """Time that reading took."""
-    written: dict[Identity, tuple[Decoded, TranslatedSentence]] | None = None
+    written: WrittenSentences | None = None
     """Its sentences, as they were written from results of the first model; ``None`` for a request
     that is not kept."""
 

@@ -30,10 +30,10 @@ from service.translation.ordered_parts import OrderedParts
 from service.translation.preparing import Job, Sentence, Text
 from service.translation.request_reader import (
     Detector,
-    Identity,
     PairTexts,
     Prepared,
     RequestReader,
+    WrittenSentences,
 )
 from service.translation.sentence_output import chosen, forced_passes, translated_sentence
 from service.translation.tasks import results_of, together
@@ -211,6 +211,8 @@ class Translator:
         ]
 
 
+Identity = int
+"""The ``id`` of a sentence."""
 DeliverSentence = Callable[[int, int, str], None]
 """Callback for a finished sentence: text number, sentence number, translation."""
 
@@ -228,7 +230,7 @@ async def _leg(
     decoder: Decoder,
     work: int,
     deliver: DeliverSentence | None,
-    known: dict[Identity, tuple[Decoded, TranslatedSentence]] | None,
+    known: WrittenSentences | None,
 ) -> list[Leg]:
     """Decode and write every sentence of the texts. The first failure cancels all.
 
@@ -254,11 +256,11 @@ async def _leg(
                 await slices.pause()
 
     async def write(sentence: Sentence, decoded: Decoded) -> None:
-        result, done = (known or {}).get(id(sentence), (None, None))
-        if done is None or result != decoded or done.durations != decoded.durations:
+        done = None if known is None else known.of(sentence, decoded)
+        if done is None:
             done = await written_anew(sentence, decoded)
             if known is not None:
-                known[id(sentence)] = decoded, done
+                known.keep(sentence, decoded, done)
         await keep(sentence, done)
 
     async def written_anew(sentence: Sentence, decoded: Decoded) -> TranslatedSentence:

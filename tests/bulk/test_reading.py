@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import gzip
 import json
 import os
@@ -13,9 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.bulk.reading import Block, BlockSize, Place, blocks
+from service.bulk.reading import Block, BlockSize, Place, blocks, opened
 from service.bulk.rows import Columns, Format, Lines, Objects, UnknownColumn, guessed
 from service.bulk.source import BadSource, Source
+from tests.support.waiting import cancelled
 
 SIZE = BlockSize(lines=4, bytes=64)
 CONTENT = st.lists(st.binary(max_size=30), max_size=30).map(b"\n".join)
@@ -68,6 +70,21 @@ def test_an_input_that_does_not_block_is_read_to_its_end(monkeypatch: pytest.Mon
         later.join()
         file.close()
         assert next(pieces, None) is None
+
+
+async def test_a_pipe_without_another_end_holds_up_no_interrupt(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    waiting = asyncio.create_task(opened(lambda: pipe.open("rb")))
+    await asyncio.sleep(0.05)
+    await cancelled(waiting)
+    # Ends the thread, whose file is closed.
+    with pipe.open("wb", buffering=0) as writer, pytest.raises(BrokenPipeError):
+        while True:
+            await asyncio.sleep(0.001)
+            writer.write(b"a")
+    with pytest.raises(FileNotFoundError):
+        await opened(lambda: (tmp_path / "absent").open("rb"))
 
 
 def test_prompt_yields_a_block_at_every_pause_of_the_input() -> None:

@@ -27,6 +27,7 @@ from service.translation.errors import (
     UndetectedLanguage,
 )
 from service.translation.local_translator import LocalTranslator
+from service.translation.request_reader import WrittenSentences
 from service.translation.tasks import deadline
 from service.translation.types import Part, TranslateRequest
 from tests.engine.watching import GatedBackend
@@ -299,7 +300,8 @@ async def test_a_repeated_request_is_written_once_and_anew_if_its_results_are_ot
 ) -> None:
     async with translating(result_bytes=1 << 20) as translator, translator.decoders.opened() as its:
         wanted = replace(request("ein <b>hund</b>"), markup=Markup("html"))
-        prepared = replace(await translator.stages.read(wanted), written={})
+        read = await translator.stages.read(wanted)
+        prepared = replace(read, written=WrittenSentences(100))
         passes, force = [], its.teacher_force
 
         async def counted(*arguments: Any) -> Any:
@@ -322,7 +324,11 @@ async def test_a_repeated_request_is_written_once_and_anew_if_its_results_are_ot
 
         monkeypatch.setattr(its, "decode", decode)
         (translation,) = await translator.stages.translate(prepared, its)
-    assert translation.text == "EIN <b>HUHN</b>"
+        assert translation.text == "EIN <b>HUHN</b>"
+        for most, kept in ((17, False), (18, True)):
+            prepared = replace(read, written=(written := WrittenSentences(most)))
+            await translator.stages.translate(prepared, its)
+            assert (written.of(sentence, decoded[0]) is not None) == kept
 
 
 @pytest.mark.parametrize("others", [(), ("de-cs", "cs-fr")], ids=["only pivot", "preferred pivot"])

@@ -177,14 +177,16 @@ def _fine_tune(
     recipe = overridden(recipe, options.settings)
     if recipe.name != options.name:
         raise InvalidRecipe("--set name: -o names the run and its bundle")
-    if checkpoints(directory.path) and corpora.exists() and not _equal(divided, corpora):
+    trained = bool(checkpoints(directory.path)) and corpora.exists()
+    if trained and not _equal(divided, corpora):
         raise CheckpointError(
             f"{directory.path} has been trained on other text, and stays as it is; choose another "
             f"name for -o, or remove {directory.path} to begin again"
         )
     with writing(directory.path):
-        shutil.rmtree(corpora, ignore_errors=True)
-        divided.rename(corpora)
+        if not trained:
+            shutil.rmtree(corpora, ignore_errors=True)
+            divided.rename(corpora)
         directory.derived.write_text(
             json.dumps(recipe.to_dict(), indent=2) + "\n", encoding="utf-8"
         )
