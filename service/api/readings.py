@@ -27,7 +27,9 @@ P = TypeVar("P")
 MOST_BYTES = 1 << 17
 """Total bytes of the bodies whose readings are kept. What is kept of a body takes 10 to 200 times
 as much, the most for a list of texts of one letter each (measured with tracemalloc): 27 MB. Their
-written sentences take a token of some 40 bytes for each character, 5 MB."""
+written sentences take a token of some 40 bytes for each byte, 5 MB."""
+_OTHER_BYTES = 30
+"""Bytes that every body has beside its texts."""
 _LONGEST_BODY = 1 << 12
 """Bytes of the longest body whose reading is kept."""
 
@@ -54,9 +56,8 @@ class Reading(Generic[P]):
     def remember(self, prepared: Prepared) -> None:
         """Keep prepared texts, and what is written of them, for requests with the same body."""
         if self.lasting and not prepared.samples:
-            characters = sum(map(len, prepared.request.texts))
-            written = WrittenSentences(characters)
-            self.prepared = replace(prepared, seconds=0.0, written=written)
+            size = _OTHER_BYTES + sum(map(len, prepared.request.texts))
+            self.prepared = replace(prepared, seconds=0.0, written=WrittenSentences(size))
 
 
 class Readings:
