@@ -236,6 +236,7 @@ def test_installation_for_gpus_that_runs_on_the_cpu_says_why(
         "CUDA failure 2: out of memory ; GPU=0",
         "CUBLAS failure 3: CUBLAS_STATUS_ALLOC_FAILED",
         "onnxruntime::CudaCall(ERRTYPE) CUDA fail",
+        "onnxruntime::CudaCall(ERRTYPE) CUDA failure 2: ouoperation failGPU=0 ; hostname=vm ;",
     ],
 )
 def test_lack_of_memory_that_onnxruntime_names_in_a_text_is_a_memory_error(words: str) -> None:
@@ -315,7 +316,7 @@ def test_shape_is_captured_once_no_session_is_being_opened() -> None:
 def test_run_that_reports_the_failed_capture_before_it_is_repeated() -> None:
     said = [
         "CUDA failure 901: operation failed due to a previous error ;",
-        "CudaCall(ERRTYPE) CUDA failure 700: x ;",
+        "CudaCall(ERRTYPE) CUDA failure 700: x ; GPU=0 ;",
     ]
 
     class Session:
