@@ -66,8 +66,8 @@ _CAPTURE_FAILED = re.compile(r"CUDA failure 90\d: [^;]* ;")
 
 _WORDS_LOST = re.compile(r"CudaCall(?!.*failure \d+: [^;]* ; GPU=)", re.DOTALL)
 """ONNX Runtime formats an error of CUDA in a buffer that all threads share: it can be empty, cut
-off or mixed where two threads fail at once. An arena then fails to recognise a lack of memory, the only
-error that several threads meet again and again."""
+off or mixed where two threads fail at once. An arena then fails to recognise a lack of memory, the
+only error that several threads meet again and again."""
 
 _DRIVER_FILES = ("/proc/driver/nvidia", "/dev/nvidia0", "/dev/dxg", "/usr/lib/wsl/lib/libcuda.so.1")
 """One of these exists where there is an NVIDIA GPU; the last two are of WSL2."""
