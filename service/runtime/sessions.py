@@ -57,10 +57,11 @@ _NO_MEMORY = (
     "Failed to allocate memory",
     "is smaller than requested bytes",
     "out of memory",
+    "CUDA failure 2:",
     "ALLOC_FAILED",
 )
-"""Words of ONNX Runtime's errors for a lack of memory: of its arenas, of their limits, of CUDA and
-cuBLAS."""
+"""Words of ONNX Runtime's errors for a lack of memory: of its arenas, of their limits, of CUDA,
+whose words may be mixed with another error's, see ``_WORDS_LOST``, and of cuBLAS."""
 
 _CAPTURE_FAILED = re.compile(r"CUDA failure 90\d: [^;]* ;")
 

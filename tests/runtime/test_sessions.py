@@ -237,6 +237,8 @@ def test_installation_for_gpus_that_runs_on_the_cpu_says_why(
         "CUBLAS failure 3: CUBLAS_STATUS_ALLOC_FAILED",
         "onnxruntime::CudaCall(ERRTYPE) CUDA fail",
         "onnxruntime::CudaCall(ERRTYPE) CUDA failure 2: ouoperation failGPU=0 ; hostname=vm ;",
+        "onnxruntime::CudaCall(ERRTYPE) CUDA failure 2: ouoperation not permitted ; GPU=0 ;",
+        "onnxruntime::CudaCall(ERRTYPE) CUDA failure 9out of memoryGPU=0 ; hostname=vm ;",
     ],
 )
 def test_lack_of_memory_that_onnxruntime_names_in_a_text_is_a_memory_error(words: str) -> None:
