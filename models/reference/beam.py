@@ -106,11 +106,12 @@ def beam_search(
     never = (special.pad, special.bos)
     first = len(searching.target_prefix) + 1
     for length in range(first, max_length + 1):
-        # Excluding the tokens of ``never`` leaves 2K candidates.
-        count = 2 * beam_size + len(never) if length > first else sys.maxsize
-        ids_NK, log_probs_NK = decoder.extend(parents, tokens, count)
         if length == first:
+            ids_NK, log_probs_NK = decoder.extend(parents, tokens, sys.maxsize)
             log_probs_NK = _without(special.eos, ids_NK, log_probs_NK)
+        else:
+            # Excluding the tokens of ``never`` leaves 2K candidates.
+            ids_NK, log_probs_NK = decoder.extend(parents, tokens, 2 * beam_size + len(never))
         log_probs_NK = np.where(np.isin(ids_NK, never), np.float32(-np.inf), log_probs_NK)
         grown = (totals[:, None] + log_probs_NK).ravel()
         ranked = np.argsort(-grown, kind="stable")[: 2 * beam_size + 1]

@@ -122,19 +122,18 @@ class ModelRepository:
         offered = self._catalogue.models if self._catalogue is not None else ()
         if model not in offered and model not in self._retiring:
             raise ModelReplaced(model.name)
-        self._take([model])
-        stack.push_async_callback(self._give_back, [model])
+        self._hold([model], stack)
 
     def held(self, models: Sequence[LoadedModel]) -> AsyncExitStack:
         """A lease of these models, which begins at once and ends when the stack is closed."""
-        self._take(models)
         stack = AsyncExitStack()
-        stack.push_async_callback(self._give_back, models)
+        self._hold(models, stack)
         return stack
 
-    def _take(self, models: Sequence[LoadedModel]) -> None:
+    def _hold(self, models: Sequence[LoadedModel], stack: AsyncExitStack) -> None:
         for model in models:
             model.leases += 1
+        stack.push_async_callback(self._give_back, models)
 
     async def _give_back(self, models: Sequence[LoadedModel]) -> None:
         for model in models:

@@ -84,8 +84,9 @@ class WrittenSentences:
     def keep(self, sentence: Sentence, decoded: Decoded, written: TranslatedSentence) -> None:
         if (earlier := self._kept.pop(id(sentence), None)) is not None:
             self._left += _tokens_of(earlier[0])
-        if _tokens_of(decoded) <= self._left:
-            self._left -= _tokens_of(decoded)
+        tokens = _tokens_of(decoded)
+        if tokens <= self._left:
+            self._left -= tokens
             self._kept[id(sentence)] = decoded, written
 
 

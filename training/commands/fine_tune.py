@@ -7,7 +7,7 @@ held-out part of the memories and on general text.
 from __future__ import annotations
 
 import argparse
-import hashlib
+import filecmp
 import json
 import shutil
 from pathlib import Path
@@ -220,14 +220,10 @@ def _fine_tune(
 
 def _equal(one: Path, other: Path) -> bool:
     """Whether two directories have the same files."""
-
-    def digests(directory: Path) -> dict[Path, bytes]:
-        found = {}
-        for path in directory.rglob("*"):
-            if path.is_file():
-                with path.open("rb") as file:
-                    digest = hashlib.file_digest(file, "sha256")
-                found[path.relative_to(directory)] = digest.digest()
-        return found
-
-    return digests(one) == digests(other)
+    names, others = (
+        {path.relative_to(each) for path in each.rglob("*") if path.is_file()}
+        for each in (one, other)
+    )
+    return names == others and all(
+        filecmp.cmp(one / name, other / name, shallow=False) for name in names
+    )
