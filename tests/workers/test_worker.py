@@ -197,7 +197,8 @@ async def test_request_that_the_worker_does_not_finish_is_not_charged(
     before = await used()
     with monkeypatch.context() as failures:
         failures.setattr(translator, "forced_passes", failing)
-        headers = {"x-request-timeout": "0.2"}
+        # A busy machine may need longer for the error.
+        headers = {"x-request-timeout": "0.2"} if failure == "late" else {}
         response = await client.post("/translate", json=PLAIN, headers=headers)
     assert response.status_code == status
     while service.drain.running:
