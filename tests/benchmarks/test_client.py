@@ -2,65 +2,49 @@
 
 from __future__ import annotations
 
-import asyncio
 import statistics
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler
 
 import pytest
 
 from benchmarks.client import LOST, Plan, send
-from tests.support.waiting import cancelled
+from tests.support.local_server import answering
 
 REFUSED = "refuse me"
 
 
-class SlowServer:
-    """Answers requests one by one with a delay; refuses those that ask for it."""
-
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-        self._turn = asyncio.Lock()
-
-    async def talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            while head := await reader.readuntil(b"\r\n\r\n"):
-                length = int(head.lower().split(b"content-length:")[1].split(b"\r\n")[0])
-                body = await reader.readexactly(length)
-                async with self._turn:
-                    await asyncio.sleep(self._seconds)
-                status = b"503 Busy" if body == REFUSED.encode() else b"200 OK"
-                writer.write(b"HTTP/1.1 " + status + b"\r\nContent-Length: 2\r\n\r\n{}")
-        except (asyncio.IncompleteReadError, ConnectionError):
-            pass
-        finally:
-            writer.close()
-
-
 @contextmanager
 def slow_server(seconds: float) -> Iterator[str]:
-    loop = asyncio.new_event_loop()
-    server = loop.run_until_complete(asyncio.start_server(SlowServer(seconds).talk, "127.0.0.1", 0))
-    thread = threading.Thread(target=loop.run_forever)
-    thread.start()
+    """Answers requests one by one with a delay; refuses those that ask for it."""
+    turn, ended = threading.Lock(), threading.Event()
 
-    async def end() -> None:
-        server.close()
-        # Accepted connections get their tasks, which then close them.
-        for _ in range(10):
-            await asyncio.sleep(0)
-        tasks = asyncio.all_tasks() - {asyncio.current_task()}
-        await cancelled(*tasks)
-        await asyncio.sleep(0)
+    class Slow(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+        wbufsize = -1  # an answer is one segment
 
-    try:
-        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    finally:
-        asyncio.run_coroutine_threadsafe(end(), loop).result()
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-        loop.close()
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            with turn:
+                ended.wait(seconds)
+            self.close_connection = ended.is_set()
+            if self.close_connection:
+                return
+            self.send_response(503 if body == REFUSED.encode() else 200)
+            self.send_header("Content-Length", "2")
+            self.end_headers()
+            self.wfile.write(b"{}")
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with answering(Slow) as url:
+        try:
+            yield url
+        finally:
+            ended.set()
 
 
 def test_clients_in_turn_are_all_answered_and_refused_requests_are_lost() -> None:
