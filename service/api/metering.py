@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
@@ -66,11 +67,14 @@ class RequestMeter:
     ) -> None:
         """Record translations, and the characters of their texts, for metrics, headers and log."""
         facts = facts_of(request)
+        of_models: Counter[str] = Counter()
         for count, translation in zip(characters, translations, strict=True):
-            if translation.model is not None:
-                facts.model = translation.model
+            if (model := translation.model) is not None:
+                of_models[model] += count
+                facts.model = model
                 facts.model_version = "+".join(leg.version for leg in translation.legs)
-                self.metrics.characters(translation.model, count)
+        for model, count in of_models.items():
+            self.metrics.characters(model, count)
         facts.timing = longest([translation.timing for translation in translations])
         facts.characters = sum(characters)
         facts.tokens = sum(t.source_tokens + t.target_tokens for t in translations)

@@ -13,7 +13,7 @@ sentences. Its first success ends this.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterator, Sequence
+from collections.abc import Awaitable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
 from service.engine.engine import Engine
@@ -40,12 +40,12 @@ class EngineGroup:
     @property
     def alive(self) -> bool:
         """Whether an engine decodes any sentence."""
-        return any(map(self._usable, self._general))
+        return bool(self._usable(self._general))
 
     @property
     def complete(self) -> bool:
         """Whether every device has such an engine."""
-        return all(map(self._usable, self._general))
+        return len(self._usable(self._general)) == len(self._general)
 
     @property
     def lost(self) -> bool:
@@ -55,7 +55,7 @@ class EngineGroup:
     @property
     def devices(self) -> tuple[str, ...]:
         """The devices that decode, as metrics name them."""
-        return tuple(engine.device for engine in self._general if self._usable(engine))
+        return tuple(engine.device for engine in self._usable(self._general))
 
     async def start(self) -> None:
         await asyncio.gather(*(engine.start() for engine in self._engines))
@@ -76,7 +76,7 @@ class EngineGroup:
         try:
             return await self._counted(first, first.decode(source_ids, options, origin))
         except (BackendFailed, EngineStopped):
-            others = [e for e in {*fitting, *self._general} if e is not first and self._usable(e)]
+            others = [e for e in self._usable({*fitting, *self._general}) if e is not first]
             if self._closed or not others:
                 raise
         second = self._least_loaded(others)
@@ -92,18 +92,16 @@ class EngineGroup:
         self._failures[engine] = 0
         return decoded
 
-    def _usable(self, engine: Engine) -> bool:
+    def _usable(self, engines: Iterable[Engine]) -> list[Engine]:
         lost = {each.device for each in self._engines if each.lost}
-        return engine.alive and engine.device not in lost
+        return [each for each in engines if each.alive and each.device not in lost]
 
-    def _fitting(self, options: DecodingOptions) -> list[Engine]:
-        preferred = [e for e in self._preferred if self._usable(e) and e.accepts(options)]
-        return preferred or list(self._general)
+    def _fitting(self, options: DecodingOptions) -> Sequence[Engine]:
+        preferred = [each for each in self._preferred if each.accepts(options)]
+        return self._usable(preferred) or self._usable(self._general) or self._general
 
     def _least_loaded(self, engines: Sequence[Engine]) -> Engine:
-        """A stopped engine only if all are."""
-        alive = [engine for engine in engines if self._usable(engine)]
-        return min(alive or engines, key=lambda e: (e.load + 1) * 2 ** self._failures[e])
+        return min(engines, key=lambda e: (e.load + 1) * 2 ** self._failures[e])
 
     @contextmanager
     def gathering(self) -> Iterator[None]:

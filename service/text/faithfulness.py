@@ -48,13 +48,12 @@ def _has_letters(text: str) -> bool:
 
 def _is_code(token: str) -> bool:
     """Requires a token with letters."""
+    identifier = _IDENTIFIER.search(token) is not None
+    if not identifier and not any(map(str.isdecimal, token)):
+        return False
     if any(character.isalpha() and not _has_case(character) for character in token):
         return False
-    if _IDENTIFIER.search(token):
-        return True
-    if not any(map(str.isdecimal, token)):
-        return False
-    return not any(map(_is_word, _PARTS.findall(token)))
+    return identifier or not any(map(_is_word, _PARTS.findall(token)))
 
 
 def _has_case(letter: str) -> bool:

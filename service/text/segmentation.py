@@ -78,7 +78,6 @@ _GOES_ON = {
 """Words that continue a sentence after a quotation, without a blank."""
 _FURTHER_ENDS = {"bo": re.compile("[།༎]+"), "km": re.compile("[។៕]+")}
 """Full stops that ``sentencex`` lacks, or wants a blank after."""
-_GREEK_QUESTION = str.maketrans("\u037e", ";")
 
 
 _WINDOW = 2_000
@@ -203,7 +202,7 @@ def _plain_blanks(line: str) -> str:
 
     Blanks of several bytes, such as a no-break space after an initial, make sentencex 1.0 panic.
     """
-    return _OTHER_BLANK.sub(" ", line).translate(_GREEK_QUESTION)
+    return _OTHER_BLANK.sub(" ", line).replace("\u037e", ";")
 
 
 def _fitting(

@@ -136,7 +136,7 @@ class Leg:
     def target_tokens(self) -> int:
         return sum(len(each.target_ids) for each in self.sentences)
 
-    @property
+    @cached_property
     def finish_reason(self) -> FinishReason:
         """``LENGTH`` if that of any sentence is."""
         cut = any(each.finish_reason is FinishReason.LENGTH for each in self.sentences)

@@ -10,6 +10,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from service.text.alignment import Span
 from service.text.markup import html_tokens, xml_tokens
@@ -61,6 +62,22 @@ class Run:
         each of them has one of its tags.
         """
         _Cutter.check(spans, len(self.text))
+        if len(self.atoms) == 1 and self.atoms[0].raw == self.text:
+            return self._cut_plain(spans)
+        return self._cut_marked(spans)
+
+    def _cut_plain(self, spans: Sequence[Span]) -> Cut:
+        """``_cut_marked`` without marks, for most texts."""
+        text = self.text
+        places = [0, *chain.from_iterable(spans), len(text)]
+        between = zip(places[::2], places[1::2], strict=True)
+        sentences = (text[start:end] for start, end in spans)
+        return Cut(
+            tuple(text[start:end] for start, end in between),
+            tuple(MarkedSentence(each, each, (), self.escaped) for each in sentences),
+        )
+
+    def _cut_marked(self, spans: Sequence[Span]) -> Cut:
         cutter = _Cutter(self)
         separators = []
         sentences = []

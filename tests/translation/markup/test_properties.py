@@ -145,6 +145,7 @@ def test_sentences_of_text_without_marks_are_its_parts(draw, text) -> None:
     assert "".join([*parsed.between, *(run.text for run in parsed.runs)]) == text
     for run in parsed.runs:
         spans = draw.spans(run.text)
+        assert run.cut(spans) == run._cut_marked(spans)
         for (start, end), sentence in zip(spans, run.cut(spans).sentences, strict=True):
             assert (sentence.text, sentence.raw, sentence.marks) == (text[start:end],) * 2 + ((),)
 
