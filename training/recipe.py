@@ -69,8 +69,8 @@ class Corpus:
     __pydantic_config__ = _CHECKED
 
     name: Annotated[str, Field(min_length=1)]
-    licence: str = "unstated"
-    """Shown in the model card."""
+    licence: str = field(default="unstated", compare=False)
+    """Shown in the model card. A licence that was corrected makes no other corpus."""
     generator: Generator | None = None
     pairs: Annotated[int, Field(ge=0)] = 0
     """Number of pairs to generate."""
@@ -92,7 +92,7 @@ class Corpus:
     hold_out: Annotated[int, Field(ge=2)] | None = None
     """Every pair of this number, in the order of the files, is a pair to validate with instead: the
     run has a validation set of its own for each such corpus."""
-    origin: str | None = None
+    origin: str | None = field(default=None, compare=False)
     """Source of the corpus, in words; shown in the error if it is missing."""
     source: str | None = None
     target: str | None = None

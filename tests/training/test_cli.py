@@ -261,10 +261,18 @@ def test_changed_recipe_shards_or_tokenizer_and_unavailable_devices_are_refused(
     assert training("export", "tiny", "--set", "data.train.0.name=others") == 2
     errors = capsys.readouterr().err
     assert str(run.recipe) in errors and "others" in errors
+    assert training("train", "tiny", "--steps", "9", "--set", "data.train.0.licence=CC0") == 0
+    shard = run.shards("train") / "source.tokens"
+    whole = shard.read_bytes()
+    for damaged in (b"", whole[:-4], bytes([whole[0] ^ 1]) + whole[1:]):
+        shard.write_bytes(damaged)
+        assert training("train", "tiny", "--steps", "12") == 2
+        assert f"{shard} is not as it was written" in capsys.readouterr().err
+    shard.write_bytes(whole)
     report = json.loads(run.report.read_text(encoding="utf-8"))
     other = {**report, "shards": {"source.tokens": "of something else"}}
     run.report.write_text(json.dumps(other), encoding="utf-8")
-    assert training("train", "tiny", "--steps", "9") == 2
+    assert training("train", "tiny", "--steps", "12") == 2
     assert "trained on other text" in capsys.readouterr().err
     run.tokenizer.write_bytes((ROOT / "bundles" / "general-de-en" / "tokenizer.model").read_bytes())
     for hop in ("evaluate", "export"):

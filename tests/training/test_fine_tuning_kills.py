@@ -144,4 +144,7 @@ def test_another_memory_is_refused_and_changes_nothing(
     command += [f"--bundles={directory / 'bundles'}", f"--runs={directory / 'runs'}"]
     assert main(command) == 2
     assert "has been trained on other text, and stays as it is" in capsys.readouterr().err
+    command[2] = f"--data={places / 'memory.tsv'}"
+    assert main([*command, "--steps=10", FP32, "--set=optimisation.peak_learning_rate=1"]) == 2
+    assert "trained with another optimisation" in capsys.readouterr().err
     assert {p: p.read_bytes() for p in (directory / "runs").rglob("*") if p.is_file()} == before

@@ -113,7 +113,7 @@ def perform(options: argparse.Namespace) -> None:
     require_trainable(bundle, languages)
     with locked(directory):
         try:
-            _fine_tune(options, directory, bundle, languages)
+            _fine_tune(options, directory, bundle, languages, published)
         finally:
             # There, if the text or an option was refused.
             shutil.rmtree(directory.path / _DIVIDED, ignore_errors=True)
@@ -124,6 +124,7 @@ def _fine_tune(
     directory: RunDirectory,
     bundle: Bundle,
     languages: tuple[str, str],
+    published: Path,
 ) -> None:
     from training.checkpoint import CheckpointError, checkpoints
     from training.data.memories import Memory
@@ -181,8 +182,9 @@ def _fine_tune(
     if trained and not _equal(divided, corpora):
         raise CheckpointError(
             f"{directory.path} has been trained on other text, and stays as it is; choose another "
-            f"name for -o, or remove {directory.path} to begin again"
+            f"name for -o, or remove {directory.path} and the bundle {published} to begin again"
         )
+    earlier = directory.derived.read_bytes() if trained and directory.derived.exists() else None
     with writing(directory.path):
         if not trained:
             shutil.rmtree(corpora, ignore_errors=True)
@@ -192,10 +194,16 @@ def _fine_tune(
         )
 
     hop_options = argparse.Namespace(**{**vars(options), "data": corpora, "best": False})
-    run.perform_hops(Job(recipe, directory, hop_options))
+    try:
+        run.perform_hops(Job(recipe, directory, hop_options))
+    except CheckpointError:
+        if earlier is not None:
+            # The recipe that the checkpoints are of.
+            directory.derived.write_bytes(earlier)
+        raise
     sections = report.written(
         argparse.Namespace(
-            systems=[str(bundle.path), str(options.bundles / options.name)],
+            systems=[str(bundle.path), str(published)],
             bundles=options.bundles,
             test=[f"{OWN}/test", *([f"{GENERAL}/test"] if general else [])],
             source=None,

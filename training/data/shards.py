@@ -7,15 +7,27 @@ import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from training.data.progress import opened_at, synced
+from training.refusal import Refusal
 
 SIDES = ("source", "target")
 
+
+class DamagedShards(Refusal):
+    """Shards are not as they were written; the message says what to do."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(
+            f"{path} is not as it was written; `python -m training prepare RECIPE` writes it again"
+        )
+
+
+Number = TypeVar("Number", bound=np.generic)
 IdPair = tuple[Sequence[int], Sequence[int]]
 
 
@@ -44,7 +56,8 @@ class Shards:
 
     @classmethod
     def open(cls, directory: Path) -> Shards:
-        """Raises ``FileNotFoundError`` with the command that prepares the recipe."""
+        """Raises ``FileNotFoundError`` with the command that prepares the recipe, and
+        ``DamagedShards``."""
         if not directory.is_dir():
             raise FileNotFoundError(
                 f"{directory} does not exist; run `python -m training prepare RECIPE` first"
@@ -128,12 +141,17 @@ class ShardWriter:
 
 
 def _open_side(directory: Path, side: str) -> Side:
-    offsets = np.memmap(directory / f"{side}.offsets", np.int64, mode="r")
+    offsets = _mapped(directory / f"{side}.offsets", np.int64)
     path = directory / f"{side}.tokens"
     # An empty file cannot be mapped.
-    tokens: NDArray[np.int32] = (
-        np.memmap(path, np.int32, mode="r") if offsets[-1] else np.empty(0, np.int32)
-    )
+    tokens = _mapped(path, np.int32) if offsets[-1] else np.empty(0, np.int32)
     if len(tokens) != offsets[-1]:
-        raise ValueError(f"{path} holds {len(tokens)} tokens where {offsets[-1]} were written")
+        raise DamagedShards(path)
     return Side(tokens, offsets)
+
+
+def _mapped(path: Path, kind: type[Number]) -> NDArray[Number]:
+    try:
+        return np.memmap(path, kind, mode="r")
+    except ValueError as error:
+        raise DamagedShards(path) from error

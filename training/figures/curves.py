@@ -42,7 +42,7 @@ class History:
 
     @classmethod
     def read(cls, path: Path, name: str, average: Average | None = None) -> History:
-        """Raises ``Refusal`` if the log is missing or empty."""
+        """Raises ``Refusal`` if the log is missing, empty or damaged."""
         if not path.is_file():
             raise Refusal(f"{path} does not exist; run `python -m training train RECIPE` first")
         points: dict[tuple[str, str], tuple[list[int], list[float]]] = {}
@@ -50,8 +50,13 @@ class History:
             # The last line of an active run may be incomplete.
             if not line.endswith("\n"):
                 continue
-            record = json.loads(line)
-            event, step = record.pop("event"), record.pop("step")
+            try:
+                record = json.loads(line)
+                event, step = record.pop("event"), record.pop("step")
+            except (ValueError, TypeError, AttributeError, KeyError) as error:
+                raise Refusal(
+                    f"{path} has a damaged line, which the next `python -m training train` removes"
+                ) from error
             for what, value in record.items():
                 if isinstance(value, int | float):
                     steps, values = points.setdefault((event, what), ([], []))

@@ -4,14 +4,17 @@ repeat."""
 from __future__ import annotations
 
 import json
+import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, Self
 
 from torch.utils.tensorboard import SummaryWriter
 
 from training.disk import writing
+
+logger = logging.getLogger(__name__)
 
 
 class Listener(Protocol):
@@ -45,11 +48,13 @@ class RunLog:
     receive the same events.
 
     Lines after ``resume_step`` are removed: a killed run wrote them after its last checkpoint, and
-    those steps are repeated. Raises ``CannotWrite`` if the disk is full and keeps what was written.
+    those steps are repeated. So are lines from the first damaged one on: a crash of the machine
+    damages only what was written after the last checkpoint. Raises ``CannotWrite`` if the disk is
+    full and keeps what was written.
     """
 
     def __init__(self, path: Path, resume_step: int, listeners: Sequence[Listener] = ()) -> None:
-        lines = [line for line in _whole_lines(path) if json.loads(line)["step"] <= resume_step]
+        lines = [line for step, line in _whole_lines(path) if step <= resume_step]
         partial = path.with_suffix(".partial")
         text = "".join(f"{line}\n" for line in lines)
         self._directory = path.parent
@@ -107,9 +112,15 @@ class SilentLog:
         pass
 
 
-def _whole_lines(path: Path) -> list[str]:
-    """The complete lines; a killed run may have left a partial one at the end."""
+def _whole_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Each line and its step, up to the first damaged one; a killed run may have left a partial one
+    at the end."""
     if not path.exists():
-        return []
-    text = path.read_text(encoding="utf-8")
-    return text[: text.rfind("\n") + 1].splitlines()
+        return
+    text = path.read_text(encoding="utf-8", errors="replace")
+    for number, line in enumerate(text[: text.rfind("\n") + 1].splitlines(), start=1):
+        try:
+            yield int(json.loads(line)["step"]), line
+        except (ValueError, TypeError, KeyError):
+            logger.warning("%s is damaged: its lines from %d on are removed", path, number)
+            return

@@ -16,6 +16,7 @@ from models.transformer.config import TransformerConfig
 from models.transformer.transformer import Transformer
 from training import checkpoint
 from training.checkpoint import CheckpointError
+from training.data.shards import DamagedShards
 from training.loop.execution import Execution
 from training.loop.precision import precision_for
 from training.loop.schedule import stable_steps
@@ -65,6 +66,14 @@ def trained_on(run: RunDirectory) -> dict[str, Any]:
             f"{run.report} does not say what {run.path} was prepared with; it is damaged, or of "
             f"another version of this program: remove {run.path} to begin again"
         ) from error
+
+
+def require_whole(run: RunDirectory) -> None:
+    """Raises ``DamagedShards`` if the tokens to train on are not those that were prepared."""
+    for name, digest in trained_on(run)["shards"].items():
+        path = run.shards("train") / name
+        if sha256_of(path) != digest:
+            raise DamagedShards(path)
 
 
 def require_same_run(

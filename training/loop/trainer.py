@@ -39,6 +39,7 @@ from training.loop.resuming import (
     checkpoint_to_continue,
     random_state,
     require_same_run,
+    require_whole,
     restore_random_state,
     trained_on,
     with_precision,
@@ -307,6 +308,8 @@ class Trainer:
             logger.info("resuming %s after step %d", self.run.path, self.progress.step)
         elif self.recipe.initial is not None:
             start_from(self.recipe, self.run, self.network, self.bundles)
+        if self.world.first:
+            require_whole(self.run)
         if rate := self.recipe.optimisation.split_pieces:
             # The weights say which ids are unwritable, also where the initial bundle is gone.
             unwritable = unwritable_ids(self.network.state_dict())

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from training.data.shards import Shards, ShardWriter
+from training.data.shards import DamagedShards, Shards, ShardWriter
 
 ids = st.lists(st.integers(0, 2**31 - 1), max_size=6).map(tuple)
 
@@ -42,5 +42,5 @@ def test_tokens_are_memory_mapped_and_missing_or_truncated_shards_are_named(tmp_
     assert not shards.source.tokens.flags.writeable
     path = tmp_path / "target.tokens"
     path.write_bytes(path.read_bytes()[:-4])
-    with pytest.raises(ValueError, match=str(path)):
+    with pytest.raises(DamagedShards, match=str(path)):
         Shards.open(tmp_path)

@@ -46,11 +46,16 @@ def test_every_event_is_at_once_a_line_of_json_with_exact_numbers(tmp_path: Path
     ]
 
 
-def test_repeated_steps_are_logged_once_and_a_partial_line_is_removed(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "end", [b'{"event": "train", "st', bytes(300) + b"\n", b"\xff\n", b"[]\n", b"\n"]
+)
+def test_repeated_steps_are_logged_once_and_damaged_lines_are_removed(
+    tmp_path: Path, end: bytes
+) -> None:
     path = tmp_path / "log.jsonl"
     write_steps(path, 0, range(1, 8))
-    with path.open("a", encoding="utf-8") as file:
-        file.write('{"event": "train", "st')
+    with path.open("ab") as file:
+        file.write(end)
     write_steps(path, 4, range(5, 10), loss=2.0)
     assert [(line["step"], line["loss"]) for line in lines(path)] == [
         *((step, 1.0) for step in range(1, 5)),
