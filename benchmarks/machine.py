@@ -24,28 +24,26 @@ class Memory:
     peak: int
 
 
-def wait_until_quiet(longest_seconds: float) -> bool:
-    """Sleep until other processes hardly use the processor, or time out; returns whether quiet."""
+def wait_until_quiet(longest_seconds: float) -> None:
+    """Sleep until other processes hardly use the processor, or time out."""
     deadline = time.monotonic() + longest_seconds
-    while True:
+    while time.monotonic() <= deadline:
         _, _, others = processor.timed(lambda: time.sleep(_LOOK_SECONDS))
         if others is None or others <= processor.QUIET_CORES:
-            return True
-        if time.monotonic() > deadline:
-            return False
+            return
 
 
-def memory_of(process_id: int | None = None) -> Memory | None:
-    """The memory of a process, by default this one."""
+def own_memory() -> Memory | None:
+    """The memory of this process."""
     try:
-        status = (_PROC / str(process_id or "self") / "status").read_text(encoding="utf-8")
+        status = (_PROC / "self" / "status").read_text(encoding="utf-8")
     except FileNotFoundError:
         return None
 
     def kibibytes(name: str) -> int:
         found = re.search(rf"^{name}:\s*(\d+) kB$", status, re.MULTILINE)
         if found is None:
-            raise RuntimeError(f"the status of process {process_id or 'self'} has no {name}")
+            raise RuntimeError(f"the status of this process has no {name}")
         return int(found[1])
 
     return Memory(kibibytes("VmRSS") * 1024, kibibytes("VmHWM") * 1024)

@@ -15,7 +15,7 @@ from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from benchmarks.engines import Engine, Search, Translating
-from benchmarks.machine import Memory, memory_of
+from benchmarks.machine import Memory, own_memory
 from service.runtime import processor
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ def serve(descriptor: int) -> None:
         pipe.send(Failed(str(error) or repr(error)))
         return
     try:
-        pipe.send(Opened(memory_of()))
+        pipe.send(Opened(own_memory()))
         while True:
             pipe.send(_perform(opened, pipe.recv()))
     except EOFError:
@@ -144,4 +144,4 @@ def _perform(engine: Translating, work: Work) -> Done | Failed:
         )
     except Exception as error:
         return Failed(str(error) or repr(error))
-    return Done(translations, seconds, others, memory_of())
+    return Done(translations, seconds, others, own_memory())

@@ -108,15 +108,12 @@ def local_preference(settings: Settings) -> Preference:
 
 @asynccontextmanager
 async def local_translator(
-    settings: Settings,
-    pair: LanguagePair,
-    load: LoadModel = load_model,
-    model: str | None = None,
+    settings: Settings, pair: LanguagePair
 ) -> AsyncIterator[LocalTranslator]:
     """A translator for one language pair, without HTTP; raises ``NotReady``."""
-    models = LocalModels(settings, load)
+    models = LocalModels(settings)
     try:
-        await models.need(pair, model)
+        await models.need(pair)
         yield models.translator
     finally:
         await models.close()

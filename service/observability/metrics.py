@@ -94,9 +94,7 @@ class RequestCounters(Collector):
     from any thread.
     """
 
-    def __init__(self, prefix: str) -> None:
-        """The series are ``{prefix}_accepted_total``, ``{prefix}_total``, ``{prefix}_running``."""
-        self._prefix = prefix
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._accepted = 0
         self._finished: Counts[tuple[str, str, str]] = Counts()
@@ -114,16 +112,16 @@ class RequestCounters(Collector):
         with self._lock:
             accepted, finished = self._accepted, dict(self._finished)
         yield CounterMetricFamily(
-            f"{self._prefix}_accepted", "Requests received, also those refused.", value=accepted
+            "nmt_requests_accepted", "Requests received, also those refused.", value=accepted
         )
         answered = CounterMetricFamily(
-            self._prefix, "Requests answered.", labels=("route", "model", "outcome")
+            "nmt_requests", "Requests answered.", labels=("route", "model", "outcome")
         )
         for labels, count in finished.items():
             answered.add_metric(labels, count)
         yield answered
         yield GaugeMetricFamily(
-            f"{self._prefix}_running",
+            "nmt_requests_running",
             "Requests received and not yet answered.",
             value=accepted - sum(finished.values()),
         )
@@ -150,7 +148,7 @@ class Metrics:
             )
 
         # Requests.
-        self.requests = RequestCounters("nmt_requests")
+        self.requests = RequestCounters()
         self.registry.register(self.requests)
         self.failures = counter(
             "nmt_request_failures_total", "Requests not answered as asked, by cause.", "reason"

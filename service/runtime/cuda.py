@@ -175,12 +175,6 @@ class CudaMemory:
         except CudaError as error:
             raise DeviceLost(f"GPU {self.device_id} is lost to this process: {error}") from error
 
-    def free_bytes(self) -> int:
-        """Memory of the GPU that no process uses."""
-        free, total = ctypes.c_size_t(), ctypes.c_size_t()
-        self.call("cudaMemGetInfo", ctypes.byref(free), ctypes.byref(total))
-        return free.value
-
     def close(self) -> None:
         self.call("cudaStreamDestroy", ctypes.c_void_p(self.stream))
 

@@ -37,8 +37,6 @@ class QuotaExceeded(StateError):
             f"Quota exceeded: {characters} characters are more than the {max(quota - used, 0)} "
             f"left of {quota} for this month; the next begins on {resets:%Y-%m-%d} (UTC)"
         )
-        self.used = used
-        self.quota = quota
 
 
 class InvalidGlossary(StateError):
@@ -65,7 +63,6 @@ class DictionaryNotFound(StateError):
 class TooManyGlossaries(StateError):
     def __init__(self, limit: int) -> None:
         super().__init__(f"there are {limit} glossaries already; delete one to make another")
-        self.limit = limit
 
 
 class InvalidMemory(StateError):
@@ -84,7 +81,6 @@ class TooManyMemories(StateError):
         super().__init__(
             f"there are {limit} translation memories or jobs already; delete one, or try tomorrow"
         )
-        self.limit = limit
 
 
 class InvalidSuggestion(StateError):
