@@ -37,9 +37,6 @@ def slow_server(seconds: float) -> Iterator[str]:
             self.end_headers()
             self.wfile.write(b"{}")
 
-        def log_message(self, *_: object) -> None:
-            pass
-
     with answering(Slow) as url:
         try:
             yield url

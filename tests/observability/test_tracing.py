@@ -158,9 +158,6 @@ async def test_spans_arrive_at_a_collector() -> None:
             self.send_header("content-length", "0")
             self.end_headers()
 
-        def log_message(self, *_: object) -> None:
-            pass
-
     with answering(Collector) as address:
         tracing = open_tracing(f"{address}/v1/traces")
         async with client_of(make_app(tracing)) as client:

@@ -62,9 +62,6 @@ class _Handler(BaseHTTPRequestHandler):
         with contextlib.suppress(ConnectionResetError):
             super().handle()
 
-    def log_message(self, *_: Any) -> None:
-        pass
-
     def do_HEAD(self) -> None:
         self._answer(body=False)
 

@@ -65,9 +65,6 @@ def local_issuer() -> Iterator[LocalIssuer]:
             self.end_headers()
             self.wfile.write(content or b"")
 
-        def log_message(self, *_: object) -> None:
-            pass
-
     with answering(Handler) as address:
         issuer = LocalIssuer(address)
         yield issuer

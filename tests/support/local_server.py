@@ -15,8 +15,9 @@ class _Server(ThreadingHTTPServer):
 
 @contextmanager
 def answering(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
-    """Answer requests inside the context; the value is the address."""
-    with _Server(("127.0.0.1", 0), handler) as server:
+    """Answer requests inside the context, without a log; the value is the address."""
+    quiet = type("Quiet", (handler,), {"log_message": lambda *_: None})
+    with _Server(("127.0.0.1", 0), quiet) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         try:

@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import deepl
@@ -25,6 +25,7 @@ import pytest
 from pydantic import SecretStr
 
 from tests.support import redis
+from tests.support.local_server import answering
 from tests.support.postgres import Postgres
 from tests.support.programs import ROOT, free_port, python
 from tests.support.server import running
@@ -142,11 +143,8 @@ def test_balancer_passes_on_no_address_that_a_client_has_sent(tmp_path: Path) ->
     if PROGRAM is None:
         pytest.skip("haproxy not installed")
     sent = {"X-Forwarded-For": "203.0.113.77", "X-Forwarded-Proto": "https"}
-    with ThreadingHTTPServer(("127.0.0.1", 0), Echo) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        with balanced(tmp_path, [server.server_port]) as address:
-            assert httpx.get(f"{address}/", headers=sent).json() == [["127.0.0.1"], ["http"]]
-        server.shutdown()
+    with answering(Echo) as server, balanced(tmp_path, [httpx.URL(server).port]) as address:
+        assert httpx.get(f"{address}/", headers=sent).json() == [["127.0.0.1"], ["http"]]
 
 
 def test_deepls_client_and_maps_meet_one_service(address: str, tmp_path: Path) -> None:
