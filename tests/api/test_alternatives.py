@@ -9,8 +9,6 @@ import pytest
 
 from tests.api.answers import DE_EN, answered
 
-pytestmark = pytest.mark.anyio
-
 
 async def found(client: httpx.AsyncClient, **fields: Any) -> Any:
     return await answered(client.post("/alternatives", json={**DE_EN, **fields}))

@@ -5,8 +5,10 @@ from __future__ import annotations
 import random
 
 from service.engine.scheduler import Scheduler, Sequence
-from service.engine.types import Decoded
-from service.runtime.backend import Backend
+from service.engine.types import Decoded, DecodingOptions
+from service.runtime.backend import Backend, Limits
+from tests.engine.toy import SPECIAL_IDS, random_attention, random_model
+from tests.support.toy import ScriptedBackend
 
 
 def decode_arriving(
@@ -28,3 +30,13 @@ def decode_arriving(
             results[sequence.id] = decoded
         scheduler.check_integrity()
     return results
+
+
+def decode_together(
+    requests: list[tuple[tuple[int, ...], DecodingOptions]], limits: Limits
+) -> list[Decoded]:
+    """Results of sources with their options, by a random model."""
+    backend = ScriptedBackend(random_model, limits, random_attention)
+    sequences = [Sequence(i, *request) for i, request in enumerate(requests)]
+    found = decode_arriving(backend, Scheduler(limits, SPECIAL_IDS), sequences, random.Random(0))
+    return [found[number] for number in range(len(requests))]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import random
 from collections.abc import Iterator
 
 import numpy as np
@@ -11,12 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.engine.scheduler import Scheduler, Sequence
-from service.engine.types import Decoded, DecodingOptions, WordPieces
+from service.engine.types import DecodingOptions, WordPieces
 from service.runtime.backend import Limits
-from tests.engine.batch_runner import decode_arriving
-from tests.engine.toy import BOS, EOS, SPECIAL_IDS, VOCABULARY, random_attention, random_model
-from tests.support.toy import ScriptedBackend
+from tests.engine.batch_runner import decode_together
+from tests.engine.toy import BOS, EOS, SPECIAL_IDS, VOCABULARY, random_model
 
 LIMITS = Limits(slots=3, rows_per_slot=12, source_length=8, target_length=16)
 STARTS = frozenset({3, 4, 5, EOS})
@@ -38,14 +35,6 @@ def asked(prefix: tuple[int, ...], limit: int, **others: float) -> DecodingOptio
         alternative_words=PIECES,
         **others,
     )
-
-
-def decode(requests: list[tuple[tuple[int, ...], DecodingOptions]]) -> list[Decoded]:
-    backend = ScriptedBackend(random_model, LIMITS, random_attention)
-    sequences = [Sequence(i, *request) for i, request in enumerate(requests)]
-    scheduler = Scheduler(LIMITS, SPECIAL_IDS)
-    found = decode_arriving(backend, scheduler, sequences, random.Random(0))
-    return [found[number] for number in range(len(requests))]
 
 
 def log_probs(source: tuple[int, ...], written: tuple[int, ...]) -> dict[int, float]:
@@ -81,7 +70,9 @@ def test_words_are_those_of_an_enumeration(
     source: tuple[int, ...], prefix: tuple[int, ...]
 ) -> None:
     least = 0.05
-    (found,) = decode([(source, asked(prefix, 12, min_alternative_expansion_prob=least))])
+    (found,) = decode_together(
+        [(source, asked(prefix, 12, min_alternative_expansion_prob=least))], LIMITS
+    )
     expected = {
         word: total
         for word, total in words_of(source, prefix, math.log(least))
@@ -114,12 +105,14 @@ def test_words_are_the_same_alone_and_in_a_batch(
     drawn: list[tuple[tuple[int, ...], tuple[int, ...], int]],
 ) -> None:
     requests = [(source, asked(prefix, limit)) for source, prefix, limit in drawn]
-    assert decode(requests) == [decode([request])[0] for request in requests]
+    assert decode_together(requests, LIMITS) == [
+        decode_together([request], LIMITS)[0] for request in requests
+    ]
 
 
 @given(SOURCES, PREFIXES)
 def test_each_word_is_continued_greedily(source: tuple[int, ...], prefix: tuple[int, ...]) -> None:
-    (found,) = decode([(source, asked(prefix, 5))])
+    (found,) = decode_together([(source, asked(prefix, 5))], LIMITS)
     for hypothesis in found.hypotheses:
         written = hypothesis.token_ids
         starts = [i for i in range(len(prefix) + 1, len(written)) if written[i] in STARTS]
@@ -129,7 +122,7 @@ def test_each_word_is_continued_greedily(source: tuple[int, ...], prefix: tuple[
 
 
 def test_without_a_likely_word_the_prefix_is_the_only_hypothesis() -> None:
-    (found,) = decode([((3,), asked((4,), 3, min_alternative_expansion_prob=1.0))])
+    (found,) = decode_together([((3,), asked((4,), 3, min_alternative_expansion_prob=1.0))], LIMITS)
     assert [hypothesis.token_ids for hypothesis in found.hypotheses] == [(4,)]
 
 

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import random
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.engine.scheduler import Scheduler, Sequence
-from service.engine.types import Decoded, DecodingOptions
+from service.engine.types import DecodingOptions
 from service.runtime.backend import Limits
-from tests.engine.batch_runner import decode_arriving
-from tests.engine.toy import BOS, EOS, SPECIAL_IDS, VOCABULARY, random_attention, random_model
-from tests.support.toy import ScriptedBackend
+from tests.engine.batch_runner import decode_together
+from tests.engine.toy import BOS, EOS, SPECIAL_IDS, VOCABULARY, random_model
 
 LIMITS = Limits(slots=3, rows_per_slot=5, source_length=8, target_length=16)
 TOKENS = st.integers(3, VOCABULARY - 1)
@@ -37,13 +33,6 @@ def options(draw: st.DrawFn) -> DecodingOptions:
     )
 
 
-def decode(requests: list[tuple[tuple[int, ...], DecodingOptions]]) -> list[Decoded]:
-    backend = ScriptedBackend(random_model, LIMITS, random_attention)
-    sequences = [Sequence(i, *request) for i, request in enumerate(requests)]
-    found = decode_arriving(backend, Scheduler(LIMITS, SPECIAL_IDS), sequences, random.Random(0))
-    return [found[number] for number in range(len(requests))]
-
-
 def completes(written: tuple[int, ...], asked: DecodingOptions) -> bool:
     """Whether tokens are the prefix, or leave it at a completion."""
     prefix = asked.target_prefix
@@ -58,9 +47,9 @@ def completes(written: tuple[int, ...], asked: DecodingOptions) -> bool:
 def test_hypotheses_complete_the_prefix_alone_and_in_a_batch(
     requests: list[tuple[tuple[int, ...], DecodingOptions]],
 ) -> None:
-    found = decode(requests)
+    found = decode_together(requests, LIMITS)
     for request, decoded in zip(requests, found, strict=True):
-        assert decode([request]) == [decoded]
+        assert decode_together([request], LIMITS) == [decoded]
         for hypothesis in decoded.hypotheses:
             assert completes(hypothesis.token_ids, request[1])
             assert hypothesis.score > -1e6
@@ -78,7 +67,7 @@ def test_completion_is_chosen_by_its_probability(
         max_decoding_length=len(prefix) + 1,
         min_decoding_length=0,
     )
-    (found,) = decode([(source, asked)])
+    (found,) = decode_together([(source, asked)], LIMITS)
     log_probs = random_model(source, (BOS, *prefix[:-1]))
     log_probs[[SPECIAL_IDS.pad, BOS, EOS]] = -np.inf
     assert found.hypotheses[0].token_ids[len(prefix) - 1] == int(log_probs.argmax())

@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.support.server import Server, running
+from tests.support.server import Server, running, running_requests
 from tests.support.toy import put_bundle
 from tests.support.worker_processes import WORKERS
 
@@ -32,11 +32,6 @@ def bundles(tmp_path: Path) -> Path:
 
 def body(text: str) -> dict[str, str]:
     return {"q": text, "source": "de", "target": "en"}
-
-
-async def running_requests(client: httpx.AsyncClient) -> float:
-    metrics = (await client.get("/metrics")).text
-    return float(metrics.split("\nnmt_requests_running ")[1].split()[0])
 
 
 async def ask_until_it_is_gone(

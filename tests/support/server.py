@@ -98,6 +98,11 @@ def main() -> int:
     return cli.main(["serve", *of_cli])
 
 
+async def running_requests(client: httpx.AsyncClient) -> float:
+    metrics = (await client.get("/metrics")).text
+    return float(metrics.split("\nnmt_requests_running ")[1].split()[0])
+
+
 LISTENS = re.compile(r"^Dragoman listens on (\S+)$", re.MULTILINE)
 """The line with which a server prints its address."""
 
@@ -116,11 +121,11 @@ class Server:
 
     def wait(self, *, ready: bool = True) -> None:
         """Wait until the server answers, or until it is ready."""
-        path, wanted = ("/readyz", {200}) if ready else ("/livez", {200})
+        path = "/readyz" if ready else "/livez"
         while True:
             assert self.process.poll() is None, self.log.read_text()
             with contextlib.suppress(httpx.TransportError):
-                if httpx.get(self.address + path).status_code in wanted:
+                if httpx.get(self.address + path).status_code == 200:
                     return
             time.sleep(0.02)
 

@@ -17,7 +17,6 @@ from service.translation.local_translator import LocalTranslator
 from service.translation.types import TranslateRequest
 from tests.translation.test_translator import translating
 
-pytestmark = pytest.mark.anyio
 HTML = Markup("html")
 TEXTS = (
     "zwei hunde. ein haus!\nder baum",

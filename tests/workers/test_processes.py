@@ -17,7 +17,7 @@ import pytest
 from fastapi import FastAPI, Request
 from starlette.responses import Response, StreamingResponse
 
-from tests.support.server import Server, running
+from tests.support.server import Server, running, running_requests
 from tests.support.toy import put_bundle
 from tests.support.worker_processes import ROOT, Workers, WorkersTransport, owned, started
 
@@ -44,11 +44,6 @@ def workers() -> Any:
 def pids_of(server: Server, name: str) -> list[int]:
     log = server.log.read_text(encoding="utf-8")
     return [int(pid) for pid in re.findall(rf"{name} is process (\d+)", log)]
-
-
-async def requests_running(client: httpx.AsyncClient) -> float:
-    metrics = (await client.get("/metrics")).text
-    return float(metrics.split("\nnmt_requests_running ")[1].split()[0])
 
 
 async def ask_until(
@@ -93,7 +88,7 @@ async def kill_under_load(server: Server, name: str) -> set[str]:
     await asyncio.gather(*asking)
     async with httpx.AsyncClient(base_url=server.address, verify=False) as client:
         # Requests of the killed worker were cancelled; only this one is left.
-        while await requests_running(client) > 1:
+        while await running_requests(client) > 1:
             await asyncio.sleep(0.01)
     assert outcomes.keys() <= ({200, 503} if name == "owner" else {200, "cut"}), outcomes
     assert f"{name} (process " in server.log.read_text()
