@@ -19,6 +19,7 @@ from starlette.responses import Response, StreamingResponse
 
 from tests.support.server import Server, running, running_requests
 from tests.support.toy import put_bundle
+from tests.support.waiting import until
 from tests.support.worker_processes import ROOT, Workers, WorkersTransport, owned, started
 
 pytestmark = pytest.mark.slow
@@ -73,17 +74,13 @@ async def kill_under_load(server: Server, name: str) -> set[str]:
     asking = [
         asyncio.create_task(ask_until(server, done, outcomes, translations)) for _ in range(CLIENTS)
     ]
-    while outcomes[200] < 2 * CLIENTS:
-        await asyncio.sleep(0.01)
+    await until(lambda: outcomes[200] >= 2 * CLIENTS)
     os.kill(pids_of(server, name)[-1], signal.SIGKILL)
-    while len(pids_of(server, name)) < 2:
-        await asyncio.sleep(0.01)
+    await until(lambda: len(pids_of(server, name)) >= 2, 0.01)
     if name == "owner":
-        while not outcomes[503]:
-            await asyncio.sleep(0.01)
+        await until(lambda: outcomes[503])
     answered = outcomes[200]
-    while outcomes[200] < answered + 2 * CLIENTS:
-        await asyncio.sleep(0.01)
+    await until(lambda: outcomes[200] >= answered + 2 * CLIENTS)
     done.set()
     await asyncio.gather(*asking)
     async with httpx.AsyncClient(base_url=server.address, verify=False) as client:
@@ -205,8 +202,7 @@ async def test_bodies_heads_and_streams_pass_unchanged(workers: Workers) -> None
         }
         async with client.stream("GET", "/stream") as response:
             assert (await anext(response.aiter_bytes())).startswith(b"first")
-        while not seen:
-            await asyncio.sleep(0.01)
+        await until(lambda: seen)
         with pytest.raises(httpx.RemoteProtocolError):
             await client.get("/broken")
 

@@ -201,8 +201,7 @@ async def test_request_that_the_worker_does_not_finish_is_not_charged(
         headers = {"x-request-timeout": "0.2"} if failure == "late" else {}
         response = await client.post("/translate", json=PLAIN, headers=headers)
     assert response.status_code == status
-    while service.drain.running:
-        await asyncio.sleep(0.01)
+    await until(lambda: not service.drain.running)
     assert await used() == before
     assert (await client.post("/translate", json=PLAIN)).status_code == 200
     while await used() != before + 24:
@@ -233,8 +232,7 @@ async def test_reload_refuses_no_request_and_frees_the_retired_model(
         versions.append(response.headers["x-model-version"])
     await reloading
     assert versions[0] == "1"
-    while before.engine.alive:
-        await asyncio.sleep(0.01)
+    await until(lambda: not before.engine.alive)
     assert before.leases == 0
 
 
@@ -268,13 +266,11 @@ async def test_model_that_a_worker_cannot_open_is_left_to_the_owner(
     async with worker_of(settings, owner, open_model=open_first) as (app, client):
         put_bundle(settings.bundles, "shout-de-en", "de", "en", version="2")
         await service.reloader.reload()
-        while app.front.link.ready:
-            await asyncio.sleep(0.01)
+        await until(lambda: not app.front.link.ready)
         answer = await client.post("/translate", json=PLAIN)
         assert (answer.status_code, answer.headers["x-model-version"]) == (200, "2")
         # The worker keeps no retired model loaded.
-        while before.engine.alive:
-            await asyncio.sleep(0.01)
+        await until(lambda: not before.engine.alive)
 
 
 @pytest.fixture
@@ -363,8 +359,7 @@ async def test_stalled_body_of_a_request_that_is_passed_on_is_answered_with_408(
     answer = await client.post("/v2/glossaries", content=pieces())
     assert (answer.status_code, answer.headers["connection"]) == (408, "close")
     # The owner waits for the rest no longer.
-    while service.drain.running:
-        await asyncio.sleep(0.01)
+    await until(lambda: not service.drain.running)
 
 
 async def test_requests_beyond_those_passed_on_at_once_wait_and_are_then_refused(
@@ -487,11 +482,9 @@ async def test_cancelled_request_is_cancelled_in_the_owner(
     model = model_of(service, "shout-de-en")
     with model.engine.gathering():
         asking = asyncio.create_task(client.post("/translate", json=PLAIN))
-        while not service.drain.running:
-            await asyncio.sleep(0.01)
+        await until(lambda: service.drain.running)
         asking.cancel()
-        while service.drain.running:
-            await asyncio.sleep(0.01)
+        await until(lambda: not service.drain.running)
     while outcomes(books := books_of(service)) != {"cancelled": 1.0}:
         await asyncio.sleep(0.01)
     assert accepted(books) == 1
@@ -501,17 +494,14 @@ async def test_request_cancelled_before_the_owner_begins_it_leaves_no_task(
     client: httpx.AsyncClient, service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (connection,) = service.decode_server.connections
-    while service.drain.running:
-        await asyncio.sleep(0.01)
+    await until(lambda: not service.drain.running)
     sent: list[FromWorker] = []
     with monkeypatch.context() as patch:
         patch.setattr(type(connection), "message_received", lambda _, message: sent.append(message))
         asking = asyncio.create_task(client.post("/translate", json=PLAIN))
-        while not any(isinstance(each, Decode) for each in sent):
-            await asyncio.sleep(0.01)
+        await until(lambda: any(isinstance(each, Decode) for each in sent))
         asking.cancel()
-        while not any(isinstance(each, Close) for each in sent):
-            await asyncio.sleep(0.01)
+        await until(lambda: any(isinstance(each, Close) for each in sent))
     for message in sent:
         connection.message_received(message)
     await asyncio.sleep(0.05)
@@ -525,8 +515,7 @@ async def test_late_request_is_refused_and_cancelled_in_the_owner(
     with model.engine.gathering():
         headers = {"x-request-timeout": "0.05"}
         response = await client.post("/translate", json=PLAIN, headers=headers)
-        while service.drain.running:
-            await asyncio.sleep(0.01)
+        await until(lambda: not service.drain.running)
     assert response.status_code == 504
     assert "0.05 seconds" in response.json()["error"]
 
@@ -563,8 +552,7 @@ async def test_answers_accepted_before_the_owner_drains_close_their_connections(
     model = model_of(service, "shout-de-en")
     with model.engine.gathering():
         asking = asyncio.create_task(client.post("/translate", json=PLAIN))
-        while not service.drain.running:
-            await asyncio.sleep(0.01)
+        await until(lambda: service.drain.running)
         service.drain.begin()
     answer = await asking
     assert (answer.status_code, answer.headers["connection"]) == (200, "close")
