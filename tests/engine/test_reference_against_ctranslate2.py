@@ -24,8 +24,9 @@ from models.bundle.bundle import Bundle
 from models.transformer.transformer import Transformer
 from service.engine.types import Decoded, DecodingOptions, Hypothesis
 from service.translation.token_alternatives import decode_alternatives
-from tests.engine.reference import Floats, Model, reference_decode
+from tests.engine.reference import Model, reference_decode
 from tests.support.networks import CONFIG, random_network, write_bundle
+from tests.support.prefix_decoder import Attending
 
 UNK, BOS, EOS = 1, 2, 3
 WORDS = range(4, CONFIG.target_vocabulary)
@@ -71,19 +72,7 @@ class Network:
 
     @cached_property
     def model(self) -> Callable[[tuple[int, ...]], Model]:
-        @cache
-        def of_source(source: tuple[int, ...]) -> Model:
-            @cache
-            def model(prefix: tuple[int, ...]) -> tuple[Floats, Floats]:
-                with torch.no_grad():
-                    logits_BTV, maps = self.torch.attention_maps(
-                        torch.tensor([source]), torch.tensor([[BOS, *prefix]])
-                    )
-                return logits_BTV[0, -1].numpy(), maps.cross[-1][0, :, -1].mean(dim=0).numpy()
-
-            return model
-
-        return of_source
+        return cache(lambda source: cache(Attending(self.torch, source)))
 
     def searched(
         self, source: tuple[int, ...], options: DecodingOptions, **more: Any
