@@ -74,13 +74,6 @@ async def test_missing_or_wrong_key_is_refused_on_every_route(settings: Settings
             assert (await client.get(path + end, headers=authorised("right"))).status_code == 200
 
 
-async def test_optional_key_may_be_missing_and_not_wrong(settings: Settings) -> None:
-    async with connected(settings, api_keys="optional") as client:
-        for fields, status in (({}, 200), ({"api_key": ""}, 200), ({"api_key": "wrong"}, 403)):
-            response = await client.post("/translate", json={**BODY, **fields})
-            assert response.status_code == status
-
-
 async def test_deepl_key_is_read_from_header_or_auth_key_field(settings: Settings) -> None:
     key = await add_key(settings.state, "client")
     async with connected(settings, api_keys="required") as client:
