@@ -168,6 +168,10 @@ Watch = Callable[[str, FloatArray], None]
 """Called with the input of each matrix and its name, see ``models.export.calibration``."""
 
 
+def unwatched(name: str, values: FloatArray) -> None:
+    """A ``Watch`` that does nothing."""
+
+
 class ReferenceTransformer:
     """A network of ``config`` with ``weights`` by name, as ``weight_shapes`` lists them.
 
@@ -195,7 +199,7 @@ class ReferenceTransformer:
         self,
         source_ids: Sequence[int],
         maps: list[FloatArray] | None = None,
-        watch: Watch | None = None,
+        watch: Watch = unwatched,
     ) -> FloatArray:
         """The encoder's output ``[S, W]``."""
         x_SW = self._embed("source", np.asarray(source_ids), 0)
@@ -209,8 +213,7 @@ class ReferenceTransformer:
             x_SW = self._residual(f"{name}.attention", x_SW, attend)
             x_SW = self._feed_forward(name, x_SW, watch)
         memory_SW = self._final_norm("encoder", x_SW)
-        if watch is not None:
-            watch("memory", memory_SW)
+        watch("memory", memory_SW)
         return memory_SW
 
     def source_keys_values(self, memory_SW: FloatArray) -> list[KeysValues]:
@@ -228,7 +231,7 @@ class ReferenceTransformer:
         source: Sequence[KeysValues],
         target_ids: Sequence[int],
         maps: AttentionMaps | None = None,
-        watch: Watch | None = None,
+        watch: Watch = unwatched,
     ) -> FloatArray:
         """The decoder's output ``[T, W]`` at each of ``target_ids``, which begin with bos."""
         visible_TT = np.tri(len(target_ids), dtype=np.bool_)
@@ -236,8 +239,7 @@ class ReferenceTransformer:
         for i in range(self.config.decoder_layers):
             x_TW, _ = self._decoder_layer(i, x_TW, source[i], None, visible_TT, None, maps, watch)
         x_TW = self._final_norm("decoder", x_TW)
-        if watch is not None:
-            watch("generator", x_TW)
+        watch("generator", x_TW)
         return x_TW
 
     def step(
@@ -257,7 +259,7 @@ class ReferenceTransformer:
         present: list[Past] = []
         for i in range(self.config.decoder_layers):
             x_R1W, own = self._decoder_layer(
-                i, x_R1W, source[i], past[i], None, source_visible, None, None
+                i, x_R1W, source[i], past[i], None, source_visible, None, unwatched
             )
             present.append(own)
         return self.project(self._final_norm("decoder", x_R1W)[:, 0]), present
@@ -293,7 +295,7 @@ class ReferenceTransformer:
         visible: NDArray[np.bool_] | None,
         source_visible: NDArray[np.bool_] | None,
         maps: AttentionMaps | None,
-        watch: Watch | None,
+        watch: Watch,
     ) -> tuple[FloatArray, Past]:
         name = f"decoder.{i}"
         present: list[Past] = []
@@ -311,8 +313,7 @@ class ReferenceTransformer:
             return output
 
         def attend_to_source(y: FloatArray) -> FloatArray:
-            if watch is not None:
-                watch(f"{name}.cross", y)
+            watch(f"{name}.cross", y)
             query = self._heads(self._linear(f"{name}.cross.query", y))
             own_maps = None if maps is None else maps.cross
             return self._attend(f"{name}.cross", query, source, source_visible, own_maps, watch)
@@ -325,11 +326,10 @@ class ReferenceTransformer:
         return self._feed_forward(name, x, watch), present[0]
 
     def _recur(
-        self, name: str, y: FloatArray, past: State | None, watch: Watch | None
+        self, name: str, y: FloatArray, past: State | None, watch: Watch
     ) -> tuple[FloatArray, State]:
         """SSRU of ``[..., T, W]``, one position after the other: ReLU of the states; the last."""
-        if watch is not None:
-            watch(name, y)
+        watch(name, y)
         gate = sigmoid(self._linear(f"{name}.gate", y))
         added = (1 - gate) * self._product(f"{name}.input", y)
         state: FloatArray = np.zeros_like(y[..., 0, :]) if past is None else past.vector
@@ -340,11 +340,10 @@ class ReferenceTransformer:
         return relu(states), State(state)
 
     def _query_and_own(
-        self, name: str, y: FloatArray, watch: Watch | None
+        self, name: str, y: FloatArray, watch: Watch
     ) -> tuple[FloatArray, KeysValues]:
         """Queries, keys and values of self-attention."""
-        if watch is not None:
-            watch(name, y)
+        watch(name, y)
         query, key, value = (
             self._heads(self._linear(f"{name}.{part}", y)) for part in ("query", "key", "value")
         )
@@ -357,7 +356,7 @@ class ReferenceTransformer:
         memory: KeysValues,
         visible: NDArray[np.bool_] | None,
         maps: list[FloatArray] | None,
-        watch: Watch | None,
+        watch: Watch,
     ) -> FloatArray:
         """softmax(QKᵀ/√D)·V of every head, joined and projected."""
         scores = query @ memory.key.swapaxes(-1, -2) / np.float32(math.sqrt(query.shape[-1]))
@@ -368,19 +367,16 @@ class ReferenceTransformer:
             maps.append(weights)
         joined = (weights @ memory.value).swapaxes(-2, -3)
         joined = joined.reshape(*joined.shape[:-2], self.config.width)
-        if watch is not None:
-            watch(f"{name}.output", joined)
+        watch(f"{name}.output", joined)
         return self._linear(f"{name}.output", joined)
 
-    def _feed_forward(self, layer: str, x: FloatArray, watch: Watch | None) -> FloatArray:
+    def _feed_forward(self, layer: str, x: FloatArray, watch: Watch) -> FloatArray:
         name = f"{layer}.feed_forward"
 
         def inner_and_outer(y: FloatArray) -> FloatArray:
-            if watch is not None:
-                watch(name, y)
+            watch(name, y)
             inner = self._activation(self._linear(f"{name}.inner", y))
-            if watch is not None:
-                watch(f"{name}.outer", inner)
+            watch(f"{name}.outer", inner)
             return self._linear(f"{name}.outer", inner)
 
         return self._residual(name, x, inner_and_outer)
