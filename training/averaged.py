@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from models.bundle.bundle import sha256_of
 from models.transformer.transformer import Transformer
 from training import checkpoint
 from training.initial.start import initial_weights
@@ -35,8 +36,14 @@ def average(
     """
     found = checkpoint.checkpoints(run.path)
     chosen = _best_of(found, count) if best else found[-count:]
-    document = finish(checkpoint.average(chosen))
-    checkpoint.save({**document, "last": found[-1].name}, run.averaged)
+    try:
+        document = finish(checkpoint.average(chosen))
+        last = sha256_of(found[-1])
+    except FileNotFoundError as error:
+        raise checkpoint.CheckpointError(
+            f"{error.filename} has been removed by the training of {run.path}; try again"
+        ) from error
+    checkpoint.save({**document, "last": last}, run.averaged)
     steps: list[int] = document["averaged"]
     return steps
 
@@ -74,18 +81,19 @@ def interpolated(document: Document, recipe: Recipe, run: RunDirectory, bundles:
 def averaged_network(run: RunDirectory, strength: float | None = None) -> Transformer:
     """The averaged network, in evaluation mode.
 
-    Raises ``CheckpointError`` if there is none, if it is older than the last checkpoint, if it was
-    made with another ``strength`` than the given one, or if its vocabulary differs from the run's.
+    Raises ``CheckpointError`` if there is none, if it was made before the last checkpoint, or with
+    another ``strength`` than the given one, or if its vocabulary differs from the run's.
     """
     if not run.averaged.exists():
         raise checkpoint.CheckpointError(
             f"{run.averaged} does not exist; run `python -m training average RECIPE` first"
         )
     document = checkpoint.load(run.averaged)
-    newer = checkpoint.checkpoints(run.path)
-    if newer and newer[-1].name > document["last"]:
+    found = checkpoint.checkpoints(run.path)
+    # Another training may have written a checkpoint of the same name.
+    if found and sha256_of(found[-1]) != document["last"]:
         raise checkpoint.CheckpointError(
-            f"{run.averaged} is older than {newer[-1].name}; run `python -m training average "
+            f"{run.averaged} is older than {found[-1].name}; run `python -m training average "
             "RECIPE` again"
         )
     made = document.get("strength", 1.0)

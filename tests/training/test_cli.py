@@ -13,7 +13,7 @@ from typing import get_args
 import numpy as np
 import pytest
 
-from models.bundle.bundle import Bundle
+from models.bundle.bundle import SHORTLIST, Bundle
 from models.bundle.manifest import Precision
 from models.bundle.shortlist import Shortlist
 from models.export.builder import WeightFile
@@ -21,6 +21,7 @@ from models.export.weights import collect_weights
 from tests.support.programs import ROOT, python
 from tests.support.raising import FULL, raiser
 from tests.support.tiny_training import VOCABULARY_SIZE, tiny_recipe
+from training import checkpoint
 from training.cli import COMMANDS, main
 from training.commands import translate
 from training.commands.options import PRECISIONS
@@ -261,7 +262,16 @@ def test_changed_recipe_shards_or_tokenizer_and_unavailable_devices_are_refused(
     assert training("export", "tiny", "--set", "data.train.0.name=others") == 2
     errors = capsys.readouterr().err
     assert str(run.recipe) in errors and "others" in errors
-    assert training("train", "tiny", "--steps", "9", "--set", "data.train.0.licence=CC0") == 0
+    for others in (("--set", "data.train.0.licence=CC0", "--set", "data.test.pairs=7"), ()):
+        for hop in ("prepare", "train", "evaluate"):
+            assert training(hop, "tiny", *others) == 0
+    for options in (("--set", "seed=9"), ()):
+        for path in checkpoint.checkpoints(run.path):
+            path.unlink()
+        assert training("train", "tiny", *options) == 0
+        assert training("evaluate", "tiny") == 2
+        assert "averaged.pt is older than" in capsys.readouterr().err
+        assert training("average", "tiny") == 0
     shard = run.shards("train") / "source.tokens"
     whole = shard.read_bytes()
     for damaged in (b"", whole[:-4], bytes([whole[0] ^ 1]) + whole[1:]):
@@ -311,6 +321,9 @@ def test_bundle_that_fails_verification_is_not_published(
     capsys.readouterr()
     assert training("export", "tiny") == 2
     assert "fp32: scores differ from the network's" in capsys.readouterr().err
+    (tmp_path / "runs" / "tiny" / SHORTLIST).write_bytes(b"damaged")
+    assert training("export", "tiny") == 2
+    assert "is not an npz archive" in capsys.readouterr().err
     assert [path.name for path in (tmp_path / "bundles").iterdir()] == ["tiny"]
     assert (tmp_path / "bundles" / "tiny" / "manifest.json").read_bytes() == published
 

@@ -381,12 +381,12 @@ def _bytes_needed(recipe: Recipe, unfinished: RunDirectory) -> int:
 
 
 def _require_same_if_trained(run: RunDirectory, prepared: RunDirectory) -> None:
-    """Refuse other text or pieces for a trained run: its tokenizer belongs to its weights."""
+    """Refuse other text, pieces or bundle for a trained run: they belong to its weights."""
     if checkpoints(run.path) and trained_on(run) != trained_on(prepared):
         raise CheckpointError(
-            f"{run.path} has been trained on other text, or with other pieces, than the recipe "
-            "finds today, and stays as it is; choose another directory with --runs, or remove "
-            f"{run.path} to begin again"
+            f"{run.path} has been trained on other text, with other pieces or from another bundle "
+            "than the recipe finds today, and stays as it is; choose another directory with "
+            f"--runs, or remove {run.path} to begin again"
         )
 
 

@@ -18,6 +18,7 @@ from models.bundle.manifest import (
     Provenance,
     SentenceLimits,
 )
+from models.bundle.shortlist import Shortlist
 from models.bundle.tokenizer import Tokenizers
 from models.export.calibration import Pair as IdPair
 from models.export.publication import (
@@ -85,7 +86,7 @@ def export(
             description=recipe.description,
             strength=recipe.strength,
         ),
-        shortlist=run.shortlist if run.shortlist.exists() else None,
+        shortlist=_shortlist_of(run),
         alignment=_alignment_of(recipe, run),
     )
     fits = _Fitting(recipe, network.config.max_length, data_directory, tokenizers, directions)
@@ -193,6 +194,14 @@ def _alignment_of(recipe: Recipe, run: RunDirectory) -> AlignmentSource | None:
     report = json.loads(run.report.read_text(encoding="utf-8"))
     learned = report.get("initial", {}).get("alignment")
     return learned and AlignmentSource(**learned)
+
+
+def _shortlist_of(run: RunDirectory) -> Path | None:
+    """Raises ``InvalidBundle`` for a damaged one, which no service could load."""
+    if not run.shortlist.exists():
+        return None
+    Shortlist.load(run.shortlist)
+    return run.shortlist
 
 
 def data_of(recipe: Recipe, run: RunDirectory) -> tuple[Corpus, ...]:

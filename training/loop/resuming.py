@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from training.data.shards import DamagedShards
 from training.loop.execution import Execution
 from training.loop.precision import precision_for
 from training.loop.schedule import stable_steps
-from training.recipe import Recipe
+from training.recipe import Data, Recipe
 from training.run_directory import RunDirectory
 
 logger = logging.getLogger(__name__)
@@ -57,10 +57,15 @@ def vocabulary_of(run: RunDirectory) -> dict[str, str]:
 
 
 def trained_on(run: RunDirectory) -> dict[str, Any]:
-    """The SHA-256 hashes of a prepared run's tokenizers and token shards."""
+    """The SHA-256 hashes of a prepared run's tokenizers and token shards, and the bundle that it
+    starts from, if it does."""
     try:
         report = json.loads(run.report.read_text(encoding="utf-8"))
-        return {"vocabulary": vocabulary_of(run), "shards": report["shards"]}
+        return {
+            "vocabulary": vocabulary_of(run),
+            "shards": report["shards"],
+            "initial": report.get("initial"),
+        }
     except (FileNotFoundError, ValueError, KeyError) as error:
         raise CheckpointError(
             f"{run.report} does not say what {run.path} was prepared with; it is damaged, or of "
@@ -83,7 +88,7 @@ def require_same_run(
     network: Transformer,
     execution: Execution,
 ) -> None:
-    """Check that a checkpoint is of this run; only the budget may differ.
+    """Check that a checkpoint is of this run; only the budget and the test sets may differ.
 
     Raises ``CheckpointError`` naming the difference.
     """
@@ -99,14 +104,17 @@ def require_same_run(
         )
     saved = Recipe.from_dict(document["recipe"])
     before, after = _without_decay(saved), _without_decay(recipe)
-    changed = [name for name in _DECIDING if getattr(before, name) != getattr(after, name)]
+    found = trained_on(run)
+    changed = [name for name in _DECIDING if _part(before, name) != _part(after, name)]
+    # A bundle may have moved.
+    if found["initial"] is not None and document.get("initial") == found["initial"]:
+        changed = [name for name in changed if name != "initial"]
     if changed:
         raise CheckpointError(
             f"the checkpoint in {run.path} was trained with another "
             f"{' and another '.join(changed)} than the recipe {recipe.name!r} has; "
             "choose another directory with --runs, or delete the checkpoints"
         )
-    found = trained_on(run)
     if document["vocabulary"] != found["vocabulary"]:
         raise CheckpointError(
             f"the checkpoint in {run.path} was trained with another vocabulary than the tokenizer "
@@ -176,6 +184,15 @@ def _without_decay(recipe: Recipe) -> Recipe:
         moving_average=0.0,
     )
     return replace(recipe, optimisation=optimisation)
+
+
+def _part(recipe: Recipe, name: str) -> object:
+    part = getattr(recipe, name)
+    if not isinstance(part, Data):
+        return part
+    # What the test sets keep from training is not in the shards.
+    names = (each.name for each in fields(part) if each.name not in ("test", "more_test"))
+    return [getattr(part, each) for each in names]
 
 
 def random_state(device: torch.device) -> dict[str, Any]:
