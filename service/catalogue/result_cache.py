@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from service.engine.types import Decoded, DecodingOptions, Durations, Origin, Priority
@@ -35,10 +35,13 @@ _BYTES_PER_TOKEN = 40
 """Memory of a key and its result, measured with tracemalloc and rounded up."""
 
 
-@dataclass(slots=True)
+@dataclass(eq=False, slots=True)
 class _Running:
+    question: _Question
+    priority: Priority
     task: asyncio.Task[Decoded]
-    waiting: int = 0
+    waiting: dict[asyncio.Queue[_Running], None] = field(default_factory=dict)
+    """A queue for each call that waits for the result; each gets this object with it."""
 
 
 class ResultCache:
@@ -75,32 +78,29 @@ class ResultCache:
         """
         questions = [(source_ids, options, origin.scope) for source_ids, options in sentences]
         results: list[Decoded | None] = []
-        joined: dict[int, _Running] = {}
-        finished: asyncio.Queue[int] = asyncio.Queue()
-        noting: dict[int, Callable[[asyncio.Task[Decoded]], None]] = {}
+        joined: dict[_Running, list[int]] = {}
+        finished: asyncio.Queue[_Running] = asyncio.Queue()
         slices = TimeSlices()
-
-        def join(number: int) -> None:
-            running = joined[number] = self._join(questions[number], origin)
-            noting[number] = lambda _: finished.put_nowait(number)
-            running.task.add_done_callback(noting[number])
 
         async def take() -> None:
             """Wait for a result; raises the failure of its decoding."""
-            number = await finished.get()
-            self._leave(questions[number], origin.priority, joined[number])
-            # A failure's traceback has this frame: if it had the task, too, only the garbage
-            # collector would free both.
-            decoded = results[number] = joined.pop(number).task.result()
-            if deliver is not None:
-                deliver(number, decoded)
+            running = await finished.get()
+            numbers = joined.pop(running)
+            try:
+                decoded = running.task.result()
+            finally:
+                del running
+            for number in numbers:
+                results[number] = decoded
+                if deliver is not None:
+                    deliver(number, decoded)
 
         try:
             for number, question in enumerate(questions):
                 known = self._known(question)
                 results.append(known)
                 if known is None:
-                    join(number)
+                    joined.setdefault(self._join(question, origin, finished), []).append(number)
                 elif deliver is not None:
                     deliver(number, known)
                 if at_once:
@@ -113,11 +113,12 @@ class ResultCache:
                 await slices.pause()
             return [decoded for decoded in results if decoded is not None]
         finally:
-            for number, running in joined.items():
-                running.task.remove_done_callback(noting[number])
-                self._leave(questions[number], origin.priority, running)
-            joined.clear()
-            noting.clear()
+            # A failure's traceback has this frame: if it had a task, too, only the garbage collector
+            # would free both.
+            while joined:
+                self._leave(joined.popitem()[0], finished)
+            while not finished.empty():
+                finished.get_nowait()
 
     def _known(self, question: _Question) -> Decoded | None:
         known = self._kept.get(question)
@@ -126,41 +127,45 @@ class ResultCache:
             self._observe("hit")
         return known
 
-    def _join(self, question: _Question, origin: Origin) -> _Running:
-        """Wait for the decoding of a sentence, which begins unless it is running."""
+    def _join(
+        self, question: _Question, origin: Origin, finished: asyncio.Queue[_Running]
+    ) -> _Running:
+        """The decoding of a sentence, which begins unless it is running, for a call that waits."""
         running = self._running.get((question, origin.priority))
         if running is None:
             self._observe("miss")
             running = self._start(question, origin)
         else:
             self._observe("coalesced")
-        running.waiting += 1
+        running.waiting[finished] = None
         return running
 
-    def _leave(self, question: _Question, priority: Priority, running: _Running) -> None:
-        running.waiting -= 1
+    def _leave(self, running: _Running, finished: asyncio.Queue[_Running]) -> None:
+        del running.waiting[finished]
         if not running.waiting and not running.task.done():
-            self._forget(question, priority, running)
+            self._forget(running)
             running.task.cancel()
 
     def _start(self, question: _Question, origin: Origin) -> _Running:
-        priority = origin.priority
         task: asyncio.Task[Decoded] = asyncio.create_task(_run(self._decode, question, origin))
-        running = self._running[question, priority] = _Running(task)
+        running = _Running(question, origin.priority, task)
+        self._running[question, origin.priority] = running
 
         def finish(task: asyncio.Task[Decoded]) -> None:
-            self._forget(question, priority, running)
+            self._forget(running)
             # Reading the exception marks it as retrieved: the last waiting call may have been
             # cancelled at the same time, and asyncio would log an unretrieved exception.
             if not task.cancelled() and task.exception() is None:
                 self._keep(question, task.result())
+            for finished in running.waiting:
+                finished.put_nowait(running)
 
-        running.task.add_done_callback(finish)
+        task.add_done_callback(finish)
         return running
 
-    def _forget(self, question: _Question, priority: Priority, running: _Running) -> None:
-        if self._running.get((question, priority)) is running:
-            del self._running[question, priority]
+    def _forget(self, running: _Running) -> None:
+        if self._running.get((running.question, running.priority)) is running:
+            del self._running[running.question, running.priority]
 
     def _keep(self, question: _Question, decoded: Decoded) -> None:
         size = _size(question, decoded)

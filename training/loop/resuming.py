@@ -190,7 +190,7 @@ def _part(recipe: Recipe, name: str) -> object:
     part = getattr(recipe, name)
     if not isinstance(part, Data):
         return part
-    # What the test sets keep from training is not in the shards.
+    # Test sets train nothing: text that they keep from training is not in the shards.
     names = (each.name for each in fields(part) if each.name not in ("test", "more_test"))
     return [getattr(part, each) for each in names]
 
