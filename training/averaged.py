@@ -37,12 +37,13 @@ def average(
     found = checkpoint.checkpoints(run.path)
     chosen = _best_of(found, count) if best else found[-count:]
     try:
-        document = finish(checkpoint.average(chosen))
+        averaged = checkpoint.average(chosen)
         last = sha256_of(found[-1])
     except FileNotFoundError as error:
         raise checkpoint.CheckpointError(
             f"{error.filename} has been removed by the training of {run.path}; try again"
         ) from error
+    document = finish(averaged)
     checkpoint.save({**document, "last": last}, run.averaged)
     steps: list[int] = document["averaged"]
     return steps
@@ -81,8 +82,9 @@ def interpolated(document: Document, recipe: Recipe, run: RunDirectory, bundles:
 def averaged_network(run: RunDirectory, strength: float | None = None) -> Transformer:
     """The averaged network, in evaluation mode.
 
-    Raises ``CheckpointError`` if there is none, if it was made before the last checkpoint, or with
-    another ``strength`` than the given one, or if its vocabulary differs from the run's.
+    Raises ``CheckpointError`` if there is none, if it was made of other checkpoints than are
+    there, or with another ``strength`` than the given one, or if its vocabulary differs from the
+    run's.
     """
     if not run.averaged.exists():
         raise checkpoint.CheckpointError(
@@ -93,8 +95,8 @@ def averaged_network(run: RunDirectory, strength: float | None = None) -> Transf
     # Another training may have written a checkpoint of the same name.
     if found and sha256_of(found[-1]) != document["last"]:
         raise checkpoint.CheckpointError(
-            f"{run.averaged} is older than {found[-1].name}; run `python -m training average "
-            "RECIPE` again"
+            f"{run.averaged} was made before {found[-1].name}, or without it; run `python -m "
+            "training average RECIPE` again"
         )
     made = document.get("strength", 1.0)
     if strength not in (None, made):

@@ -13,7 +13,7 @@ from typing import get_args
 import numpy as np
 import pytest
 
-from models.bundle.bundle import SHORTLIST, Bundle
+from models.bundle.bundle import SHORTLIST, Bundle, sha256_of
 from models.bundle.manifest import Precision
 from models.bundle.shortlist import Shortlist
 from models.export.builder import WeightFile
@@ -21,6 +21,7 @@ from models.export.weights import collect_weights
 from tests.support.programs import ROOT, python
 from tests.support.raising import FULL, raiser
 from tests.support.tiny_training import VOCABULARY_SIZE, tiny_recipe
+from tests.support.waiting import wait_until
 from training import checkpoint
 from training.cli import COMMANDS, main
 from training.commands import translate
@@ -270,7 +271,7 @@ def test_changed_recipe_shards_or_tokenizer_and_unavailable_devices_are_refused(
             path.unlink()
         assert training("train", "tiny", *options) == 0
         assert training("evaluate", "tiny") == 2
-        assert "averaged.pt is older than" in capsys.readouterr().err
+        assert "averaged.pt was made before checkpoint-" in capsys.readouterr().err
         assert training("average", "tiny") == 0
     shard = run.shards("train") / "source.tokens"
     whole = shard.read_bytes()
@@ -280,7 +281,8 @@ def test_changed_recipe_shards_or_tokenizer_and_unavailable_devices_are_refused(
         assert f"{shard} is not as it was written" in capsys.readouterr().err
     shard.write_bytes(whole)
     report = json.loads(run.report.read_text(encoding="utf-8"))
-    other = {**report, "shards": {"source.tokens": "of something else"}}
+    shard.write_bytes(damaged)
+    other = {**report, "shards": {shard.name: sha256_of(shard)}}
     run.report.write_text(json.dumps(other), encoding="utf-8")
     assert training("train", "tiny", "--steps", "12") == 2
     assert "trained on other text" in capsys.readouterr().err
@@ -292,14 +294,18 @@ def test_changed_recipe_shards_or_tokenizer_and_unavailable_devices_are_refused(
 
 
 def test_second_run_skips_preparation(
-    training: Command, caplog: pytest.LogCaptureFixture, taken: Callable[..., list[str]]
+    training: Command,
+    run: RunDirectory,
+    caplog: pytest.LogCaptureFixture,
+    taken: Callable[..., list[str]],
 ) -> None:
     taken("train", "average", "evaluate", "shortlist", "export")
     assert training("run", "tiny") == 0
     assert "is prepared" not in caplog.text
     with caplog.at_level("INFO"):
-        assert training("run", "tiny") == 0
+        assert training("run", "tiny", "--set", "data.train.0.licence=CC0") == 0
     assert "is prepared" in caplog.text
+    assert '"licence": "CC0"' in run.recipe.read_text(encoding="utf-8")
 
 
 def test_bundle_that_fails_verification_is_not_published(
@@ -335,6 +341,16 @@ def test_interrupted_run_prints_how_to_resume(
     assert training("run", "tiny") == 130
     errors = capsys.readouterr().err
     assert "interrupted; the same command goes on from the last checkpoint" in errors
+
+
+def test_command_that_is_asked_to_end_prints_how_to_resume(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "training", "run", "reverse", f"--runs={tmp_path}"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        wait_until((tmp_path / "reverse" / "lock").exists)
+        process.terminate()
+        errors = process.communicate()[1]
+    assert process.returncode == 130
+    assert "interrupted" in errors and "Traceback" not in errors
 
 
 def test_closed_output_pipe_prints_no_error() -> None:

@@ -148,3 +148,22 @@ def test_another_memory_is_refused_and_changes_nothing(
     assert main([*command, "--steps=10", FP32, "--set=optimisation.peak_learning_rate=1"]) == 2
     assert "trained with another optimisation" in capsys.readouterr().err
     assert {p: p.read_bytes() for p in (directory / "runs").rglob("*") if p.is_file()} == before
+
+
+def test_moved_project_goes_on_and_another_bundle_is_refused(
+    places: Path, unbroken: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(report, "written", lambda options: [])
+    moved = places / "moved"
+    shutil.copytree(places / "unbroken", moved)
+    (places / "unbroken").rename(places / "away")
+    command = ["fine-tune", "first", f"--data={places / 'memory.tsv'}", "-o", "mine"]
+    command += [f"--bundles={moved / 'bundles'}", f"--runs={moved / 'runs'}"]
+    command += ["--no-general", "--steps=10", "--threads=1", FP32]
+    assert main([*command, "--strength=0.75"]) == 0
+    (moved / "bundles" / "first").rename(moved / "bundles" / "other")
+    derived = (moved / "runs" / "mine" / "derived.json").read_bytes()
+    command[1] = "other"
+    assert main(command) == 2
+    assert "trained with another initial" in capsys.readouterr().err
+    assert (moved / "runs" / "mine" / "derived.json").read_bytes() == derived

@@ -127,6 +127,7 @@ def _fine_tune(
     published: Path,
 ) -> None:
     from training.checkpoint import CheckpointError, checkpoints
+    from training.data.corpus import CorpusError
     from training.data.memories import Memory
     from training.disk import writing
     from training.fine_tuning import (
@@ -196,7 +197,7 @@ def _fine_tune(
     hop_options = argparse.Namespace(**{**vars(options), "data": corpora, "best": False})
     try:
         run.perform_hops(Job(recipe, directory, hop_options))
-    except CheckpointError:
+    except (CheckpointError, CorpusError, InvalidRecipe):
         if earlier is not None:
             # The recipe that the checkpoints are of.
             directory.derived.write_bytes(earlier)

@@ -47,11 +47,12 @@ def perform(job: Job) -> None:
 
 def perform_hops(job: Job) -> None:
     """Perform every hop that the recipe needs; the caller has locked the run."""
-    from training.data.prepare import is_prepared
+    from training.data.prepare import correct_licences, is_prepared
 
     for hop in HOPS:
         if hop is prepare and is_prepared(job.recipe, job.run, job.options.data):
             logger.info("%s is prepared", job.run.path)
+            correct_licences(job.recipe, job.run)
         elif hop is translate and not any(corpus.translated for corpus in job.recipe.data.train):
             continue
         elif hop is not shortlist or job.recipe.shortlist:

@@ -12,6 +12,7 @@ import logging
 import shutil
 from collections import Counter
 from collections.abc import Iterator, Sequence, Set
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +88,20 @@ def is_prepared(recipe: Recipe, run: RunDirectory, data_directory: Path) -> bool
         and {"files", "shards"} <= report.keys()
         and report["files"] == _digests(recipe, run, data_directory)
     )
+
+
+def correct_licences(recipe: Recipe, run: RunDirectory) -> None:
+    """Write those of ``recipe``, which the run is prepared for, into the run's own recipe.
+
+    Runs that start from this one read it.
+    """
+    prepared = Recipe.from_dict(json.loads(run.recipe.read_text(encoding="utf-8")))
+    corrected = replace(prepared, data=recipe.data).to_dict()
+    if corrected != prepared.to_dict():
+        with writing(run.path):
+            unfinished = run.recipe.with_suffix(".partial")
+            unfinished.write_text(json.dumps(corrected, indent=2) + "\n", encoding="utf-8")
+            unfinished.replace(run.recipe)
 
 
 def _deciding(recipe: Recipe) -> tuple[str, ...]:

@@ -46,13 +46,14 @@ class History:
         if not path.is_file():
             raise Refusal(f"{path} does not exist; run `python -m training train RECIPE` first")
         points: dict[tuple[str, str], tuple[list[int], list[float]]] = {}
-        for line in path.read_text(encoding="utf-8").splitlines(keepends=True):
+        text = path.read_text(encoding="utf-8", errors="replace")
+        for line in text.splitlines(keepends=True):
             # The last line of an active run may be incomplete.
             if not line.endswith("\n"):
                 continue
             try:
                 record = json.loads(line)
-                event, step = record.pop("event"), record.pop("step")
+                event, step = record.pop("event"), int(record.pop("step"))
             except (ValueError, TypeError, AttributeError, KeyError) as error:
                 raise Refusal(
                     f"{path} has a damaged line, which the next `python -m training train` removes"

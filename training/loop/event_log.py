@@ -48,9 +48,8 @@ class RunLog:
     receive the same events.
 
     Lines after ``resume_step`` are removed: a killed run wrote them after its last checkpoint, and
-    those steps are repeated. So are lines from the first damaged one on: a crash of the machine
-    damages only what was written after the last checkpoint. Raises ``CannotWrite`` if the disk is
-    full and keeps what was written.
+    those steps are repeated. So are lines that a crash of the machine has damaged. Raises
+    ``CannotWrite`` if the disk is full and keeps what was written.
     """
 
     def __init__(self, path: Path, resume_step: int, listeners: Sequence[Listener] = ()) -> None:
@@ -60,7 +59,10 @@ class RunLog:
         self._directory = path.parent
         with writing(self._directory, lambda: len(text)):
             try:
-                partial.write_text(text, encoding="utf-8")
+                with partial.open("w", encoding="utf-8") as file:
+                    file.write(text)
+                    file.flush()
+                    os.fsync(file.fileno())
                 partial.replace(path)
             finally:
                 partial.unlink(missing_ok=True)
@@ -113,8 +115,7 @@ class SilentLog:
 
 
 def _whole_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Each line and its step, up to the first damaged one; a killed run may have left a partial one
-    at the end."""
+    """Each line and its step, but for damaged ones and a partial one of a killed run at the end."""
     if not path.exists():
         return
     text = path.read_text(encoding="utf-8", errors="replace")
@@ -122,5 +123,4 @@ def _whole_lines(path: Path) -> Iterator[tuple[int, str]]:
         try:
             yield int(json.loads(line)["step"]), line
         except (ValueError, TypeError, KeyError):
-            logger.warning("%s is damaged: its lines from %d on are removed", path, number)
-            return
+            logger.warning("line %d of %s is damaged and removed", number, path)

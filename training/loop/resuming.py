@@ -57,14 +57,15 @@ def vocabulary_of(run: RunDirectory) -> dict[str, str]:
 
 
 def trained_on(run: RunDirectory) -> dict[str, Any]:
-    """The SHA-256 hashes of a prepared run's tokenizers and token shards, and the bundle that it
-    starts from, if it does."""
+    """The SHA-256 hashes of a prepared run's tokenizers and token shards, and the version of the
+    bundle that it starts from, if it does."""
     try:
         report = json.loads(run.report.read_text(encoding="utf-8"))
+        initial = report.get("initial")
         return {
             "vocabulary": vocabulary_of(run),
             "shards": report["shards"],
-            "initial": report.get("initial"),
+            "initial": initial and [initial["bundle"], initial["version"]],
         }
     except (FileNotFoundError, ValueError, KeyError) as error:
         raise CheckpointError(
@@ -106,9 +107,8 @@ def require_same_run(
     before, after = _without_decay(saved), _without_decay(recipe)
     found = trained_on(run)
     changed = [name for name in _DECIDING if _part(before, name) != _part(after, name)]
-    # A bundle may have moved.
-    if found["initial"] is not None and document.get("initial") == found["initial"]:
-        changed = [name for name in changed if name != "initial"]
+    if document.get("initial", found["initial"]) != found["initial"]:
+        changed.append("version of initial")
     if changed:
         raise CheckpointError(
             f"the checkpoint in {run.path} was trained with another "
@@ -188,9 +188,12 @@ def _without_decay(recipe: Recipe) -> Recipe:
 
 def _part(recipe: Recipe, name: str) -> object:
     part = getattr(recipe, name)
+    if name == "initial":
+        # A bundle may have moved.
+        return part and Path(part).name
     if not isinstance(part, Data):
         return part
-    # Test sets train nothing: text that they keep from training is not in the shards.
+    # Test sets are only searched for in the text to train on: they change no shard.
     names = (each.name for each in fields(part) if each.name not in ("test", "more_test"))
     return [getattr(part, each) for each in names]
 

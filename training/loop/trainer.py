@@ -288,13 +288,14 @@ class Trainer:
         # Other processes go on at once.
         if self.world.first:
             recipe, progress = self.recipe, self.progress
-            best = progress.best_steps(recipe.average) if recipe.average_of == "best" else ()
-            spared = {progress.best_step, stable_steps(recipe), *best}
+            best = progress.best_steps(recipe.average if recipe.average_of == "best" else 1)
+            spared = {stable_steps(recipe), *best}
             writer.write(document, checkpoint.path_of(self.run.path, progress.step), spared)
 
     def _begin(self) -> None:
         if self.world.first:
             self._log_division()
+            require_whole(self.run)
             checkpoint.sweep(self.run.path)
         found = self.world.broadcast(checkpoint.checkpoints(self.run.path))
         if found:
@@ -308,8 +309,6 @@ class Trainer:
             logger.info("resuming %s after step %d", self.run.path, self.progress.step)
         elif self.recipe.initial is not None:
             start_from(self.recipe, self.run, self.network, self.bundles)
-        if self.world.first:
-            require_whole(self.run)
         if rate := self.recipe.optimisation.split_pieces:
             # The weights say which ids are unwritable, also where the initial bundle is gone.
             unwritable = unwritable_ids(self.network.state_dict())

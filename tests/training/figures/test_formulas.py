@@ -158,6 +158,10 @@ def test_log_of_an_active_run_is_read_to_its_last_complete_line(tmp_path: Path) 
     path.write_text("")
     with pytest.raises(Refusal, match="no step"):
         History.read(path, "a")
+    for damaged in (b"[]\n", b"\xff\n", b'{"event": "train", "step": "x"}\n'):
+        path.write_bytes(damaged)
+        with pytest.raises(Refusal, match="damaged line"):
+            History.read(path, "a")
 
 
 def test_runs_with_equal_names_are_labelled_by_their_directories() -> None:
