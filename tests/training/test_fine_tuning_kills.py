@@ -157,11 +157,12 @@ def test_moved_project_goes_on_and_another_bundle_is_refused(
     moved = places / "moved"
     shutil.copytree(places / "unbroken", moved)
     (places / "unbroken").rename(places / "away")
-    command = ["fine-tune", "first", f"--data={places / 'memory.tsv'}", "-o", "mine"]
+    (moved / "bundles" / "first").rename(moved / "bundles" / "tiny")
+    command = ["fine-tune", "tiny", f"--data={places / 'memory.tsv'}", "-o", "mine"]
     command += [f"--bundles={moved / 'bundles'}", f"--runs={moved / 'runs'}"]
     command += ["--no-general", "--steps=10", "--threads=1", FP32]
     assert main([*command, "--strength=0.75"]) == 0
-    (moved / "bundles" / "first").rename(moved / "bundles" / "other")
+    (moved / "bundles" / "tiny").rename(moved / "bundles" / "other")
     derived = (moved / "runs" / "mine" / "derived.json").read_bytes()
     command[1] = "other"
     assert main(command) == 2
