@@ -113,8 +113,8 @@ class ResultCache:
                 await slices.pause()
             return [decoded for decoded in results if decoded is not None]
         finally:
-            # A failure's traceback has this frame: if it had a task, too, only the garbage collector
-            # would free both.
+            # A failure's traceback has this frame: if it had a task, too, only the garbage
+            # collector would free both.
             while joined:
                 self._leave(joined.popitem()[0], finished)
             while not finished.empty():

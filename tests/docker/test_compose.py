@@ -17,6 +17,7 @@ from pydantic import SecretStr
 
 from service.cli import parser
 from service.settings import PREFIX, Settings
+from service.workers.worker import TRANSLATED
 from tests.docker.support import (
     COMPOSE,
     COMPOSE_CPU,
@@ -286,6 +287,8 @@ def test_replicas_of_a_fleet_share_their_state_behind_the_only_public_port() -> 
     assert grace > settings.leave_seconds + settings.shutdown_seconds
     balancer = (ROOT / "docker/fleet/haproxy.cfg").read_text(encoding="utf-8")
     assert f" service:{settings.port} " in balancer and "uri /readyz" in balancer
+    lines = (line.split() for line in balancer.splitlines() if "acl repeatable path " in line)
+    assert {path for line in lines for path in line[3:]} >= TRANSLATED
 
 
 def grafana_settings() -> configparser.ConfigParser:
