@@ -79,6 +79,21 @@ def test_texts_are_translated_with_every_option(client: deepl.DeepLClient) -> No
     assert {result.model_type_used for result in results} == {"quality_optimized"}
 
 
+@pytest.mark.parametrize("split", list(deepl.SplitSentences))
+def test_every_split_sentences_mode_is_accepted(
+    client: deepl.DeepLClient, split: deepl.SplitSentences
+) -> None:
+    result = one(
+        client.translate_text(
+            "Ein Hund läuft.\nEin Mann singt.",
+            source_lang="DE",
+            target_lang="EN-US",
+            split_sentences=split,
+        )
+    )
+    assert "dog" in result.text.lower()
+
+
 @pytest.mark.parametrize(
     "options",
     [
@@ -174,17 +189,39 @@ def test_a_wrong_key_is_an_authorization_failure(deepl_url: str) -> None:
             call()
 
 
-def test_a_document_is_uploaded_and_downloaded(client: deepl.DeepLClient, tmp_path: Path) -> None:
-    source, target = tmp_path / "in.docx", tmp_path / "out.docx"
+def _docx(*paragraphs: str) -> bytes:
     document = docx.Document()
-    document.add_paragraph(GERMAN)
-    document.save(str(source))
+    for paragraph in paragraphs:
+        document.add_paragraph(paragraph)
+    buffer = io.BytesIO()
+    document.save(buffer)
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize("extension", ["txt", "html", "docx", "md", "srt"])
+def test_documents_are_uploaded_and_downloaded(
+    client: deepl.DeepLClient, tmp_path: Path, extension: str
+) -> None:
+    source, target = tmp_path / f"in.{extension}", tmp_path / f"out.{extension}"
+    source.write_bytes(
+        {
+            "txt": f"{GERMAN}\n".encode(),
+            "html": f"<html><body><p>{GERMAN}</p></body></html>".encode(),
+            "docx": _docx(GERMAN),
+            "md": f"# {GERMAN}\n".encode(),
+            "srt": f"1\n00:00:01,000 --> 00:00:02,000\n{GERMAN}\n".encode(),
+        }[extension]
+    )
     status = client.translate_document_from_filepath(
         source, target, source_lang="DE", target_lang="EN-US", formality="prefer_more"
     )
     assert status.done
     assert status.billed_characters == len(GERMAN)
-    assert "two young men" in docx.Document(str(target)).paragraphs[0].text.lower()
+    if extension == "docx":
+        said = docx.Document(str(target)).paragraphs[0].text
+    else:
+        said = target.read_text(encoding="utf-8")
+    assert "two young men" in said.lower()
 
 
 def test_a_document_is_fetched_once(client: deepl.DeepLClient) -> None:
