@@ -97,8 +97,9 @@ class EngineGroup:
         return [each for each in engines if each.alive and each.device not in lost]
 
     def _fitting(self, options: DecodingOptions) -> Sequence[Engine]:
-        preferred = [each for each in self._preferred if each.accepts(options)]
-        return self._usable(preferred) or self._usable(self._general) or self._general
+        usable = self._usable(self._engines)
+        preferred = [e for e in usable if e in self._preferred and e.accepts(options)]
+        return preferred or [e for e in usable if e in self._general] or self._general
 
     def _least_loaded(self, engines: Sequence[Engine]) -> Engine:
         return min(engines, key=lambda e: (e.load + 1) * 2 ** self._failures[e])
