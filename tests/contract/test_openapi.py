@@ -18,8 +18,6 @@ BUNDLES = ROOT / "bundles"
 CONFIGURATION = Path(__file__).with_name("schemathesis.toml")
 KEY, ADMIN_KEY = "a-key", "operator"
 MANY = 3_000
-PATIENCE = "300"
-"""Seconds in which a busy machine answers the longest request."""
 REPLACED = "positive_data_acceptance,negative_data_rejection"
 """Checks replaced by those of ``openapi_hooks``, which permit known exceptions."""
 
@@ -31,9 +29,9 @@ def schemathesis(url: str, directory: Path, *arguments: str, without: str = REPL
     command = ["-m", "schemathesis.cli", "--config-file", str(CONFIGURATION)]
     command += ["run", f"{url}/openapi.json"]
     command += ["--checks", "all", "--exclude-checks", without, "--continue-on-failure"]
-    command += ["--generation-deterministic", "--no-color", "--request-timeout", PATIENCE]
+    command += ["--generation-deterministic", "--no-color", "--request-timeout", "60"]
     # A guard against hanging requests, which a busy machine does not reach.
-    command += ["--max-response-time", PATIENCE]
+    command += ["--max-response-time", "60"]
     command += ["--generation-with-security-parameters", "false", *arguments]
     environment = {
         **os.environ,
@@ -45,8 +43,8 @@ def schemathesis(url: str, directory: Path, *arguments: str, without: str = REPL
 
 def test_thousands_of_requests_are_answered_as_documented(tmp_path: Path) -> None:
     """No 5xx, no undocumented status, type or header, nothing refused or accepted by surprise."""
-    settings = {"SLOTS": "16", "RESULT_MEGABYTES": "64", "REQUEST_SECONDS": PATIENCE}
-    with serving(BUNDLES, SUGGESTIONS="true", ADMIN_KEY=ADMIN_KEY, **settings) as (url, _):
+    settings = {"SLOTS": "16", "RESULT_MEGABYTES": "64", "ADMIN_KEY": ADMIN_KEY}
+    with serving(BUNDLES, SUGGESTIONS="true", **settings) as (url, _):
         report = schemathesis(
             url,
             tmp_path,
