@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import signal
 import subprocess
 import sys
 import tomllib
@@ -349,7 +350,9 @@ def test_command_that_is_asked_to_end_prints_how_to_resume(tmp_path: Path) -> No
         wait_until((tmp_path / "reverse" / "lock").exists)
         process.terminate()
         errors = process.communicate()[1]
-    assert process.returncode == 130
+    # Python ends itself by SIGINT where the exception left code that ``exec`` runs from a string,
+    # as the imports do: a shell shows both as 130.
+    assert process.returncode in {130, -signal.SIGINT}
     assert "interrupted" in errors and "Traceback" not in errors
 
 
