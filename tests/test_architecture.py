@@ -12,7 +12,7 @@ import shutil
 import sys
 import tomllib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -322,15 +322,22 @@ def is_module(name: str) -> bool:
     return path.is_dir() or path.with_suffix(".py").is_file()
 
 
-def imports_of(path: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+@functools.cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@functools.cache
+def imports_of(path: Path) -> frozenset[str]:
+    found: set[str] = set()
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            found.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             module = node.module or ""
-            for alias in node.names:
-                submodule = f"{module}.{alias.name}"
-                yield submodule if is_module(submodule) else module
+            names = (f"{module}.{alias.name}" for alias in node.names)
+            found.update(name if is_module(name) else module for name in names)
+    return frozenset(found)
 
 
 def within(module: str, package: str) -> bool:
@@ -398,7 +405,7 @@ def test_no_class_name_is_used_twice_in_a_package() -> None:
         classes = Counter(
             node.name
             for path in directory.glob("*.py")
-            for node in ast.parse(path.read_text(encoding="utf-8")).body
+            for node in tree_of(path).body
             if isinstance(node, ast.ClassDef)
         )
         assert [name for name, count in classes.items() if count > 1] == [], directory
@@ -419,7 +426,7 @@ def test_only_the_settings_read_the_environment() -> None:
     for path in modules_of("service"):
         if module_name(path) == "service.settings":
             continue
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(tree_of(path)):
             touched = node.attr if isinstance(node, ast.Attribute) else ""
             imported = [a.name for a in node.names] if isinstance(node, ast.ImportFrom) else []
             assert not {"environ", "environb", "getenv"} & {touched, *imported}, (
@@ -438,6 +445,11 @@ def required_distributions(extras: tuple[str, ...]) -> set[str]:
     return found | required_distributions(tuple(nested)) if nested else found
 
 
+@functools.cache
+def providers() -> Mapping[str, list[str]]:
+    return importlib.metadata.packages_distributions()
+
+
 @pytest.mark.parametrize(
     "package",
     [
@@ -452,7 +464,6 @@ def required_distributions(extras: tuple[str, ...]) -> set[str]:
     ],
 )
 def test_a_package_imports_only_what_its_extras_install(package: str) -> None:
-    providers = importlib.metadata.packages_distributions()
     for path in modules_of(package):
         longest = max((n for n in EXTRAS_OF if within(module_name(path), n)), key=len)
         installed = required_distributions(EXTRAS_OF[longest])
@@ -460,7 +471,7 @@ def test_a_package_imports_only_what_its_extras_install(package: str) -> None:
             top = module.split(".")[0]
             if top in OURS or top in sys.stdlib_module_names:
                 continue
-            known = {distribution(name) for name in providers.get(top, [top])}
+            known = {distribution(name) for name in providers().get(top, [top])}
             assert installed & known, (
                 f"{path.relative_to(ROOT)} imports {module}, which {EXTRAS_OF[longest]} lacks"
             )

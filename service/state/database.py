@@ -1,6 +1,6 @@
 """Transactions on the persistent state, in threads: an SQLite file or a PostgreSQL database.
 
-Independent of tables. Several processes may share either. SQLite has one thread and one
+Several processes may share either. SQLite has one thread and one
 connection, PostgreSQL a few. SQLAlchemy's engines for asyncio would do the same by greenlets and,
 for SQLite, by a thread for each connection. No request waits here unless it reads or writes stored
 state itself.
@@ -28,6 +28,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 from sqlalchemy.pool import StaticPool
 
 from service.state.errors import StateFailed, StateUnavailable
+from service.state.schema import LATEST, create
 
 logger = logging.getLogger(__name__)
 # It reports its plugins when it is imported, and then each connection.
@@ -37,9 +38,6 @@ T = TypeVar("T")
 
 FILE_NAME = "dragoman.db"
 
-_LATEST = 5
-"""Revision of ``service.state.schema``, and ``user_version`` of files, by which an earlier Dragoman
-refuses to open them."""
 _THREADS = 4
 """Connections to PostgreSQL of one process."""
 _BUSY_SECONDS = 5.0
@@ -174,22 +172,25 @@ class Database:
             # One process upgrades at a time.
             _lock(connection, "schema")
         present = _schema_of(connection)
-        if present > _LATEST:
+        if present > LATEST:
             raise StateUnavailable(
                 self.name,
-                f"was written by a later Dragoman (schema {present}, and this one knows {_LATEST})",
+                f"was written by a later Dragoman (schema {present}, and this one knows {LATEST})",
                 "run that version, or set DRAGOMAN_STATE to another place",
             )
-        if present == _LATEST:
+        if present == LATEST:
             return
         if not self._upgrades:
-            problem = f"has schema {present or 'none'}, and this Dragoman needs {_LATEST}"
+            problem = f"has schema {present or 'none'}, and this Dragoman needs {LATEST}"
             raise StateUnavailable(self.name, problem, "run `dragoman state upgrade`")
-        from service.state.migrations.upgrading import upgrade
+        if present:
+            from service.state.migrations.upgrading import upgrade
 
-        upgrade(connection, present)
+            upgrade(connection, present)
+        else:
+            create(connection)
         if connection.dialect.name == "sqlite":
-            connection.exec_driver_sql(f"PRAGMA user_version = {_LATEST}")
+            connection.exec_driver_sql(f"PRAGMA user_version = {LATEST}")
 
 
 def _postgres(address: SecretStr) -> Engine:

@@ -1,6 +1,7 @@
 """Tables of the persistent state, for SQLite and PostgreSQL alike.
 
-``service/state/migrations`` creates them. Times in ``TEXT`` are ISO 8601 in UTC.
+``create`` makes those of ``LATEST``, and ``service/state/migrations`` the same from earlier ones.
+Times in ``TEXT`` are ISO 8601 in UTC.
 """
 
 from __future__ import annotations
@@ -14,13 +15,20 @@ from sqlalchemy import (
     Connection,
     Double,
     ForeignKey,
+    Index,
     Integer,
     LargeBinary,
     MetaData,
+    PrimaryKeyConstraint,
+    String,
     Table,
     Text,
 )
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
+
+LATEST = 5
+"""Number of the last migration, and ``user_version`` of files, by which an earlier Dragoman refuses
+to open them."""
 
 METADATA = MetaData()
 
@@ -80,6 +88,7 @@ GLOSSARIES = Table(
     Column("owner", Text),
     Column("name", Text, nullable=False),
     Column("created", Text, nullable=False),
+    Index("glossaries_by_owner", "owner", "created"),
 )
 
 DICTIONARIES = Table(
@@ -104,6 +113,7 @@ MEMORIES = Table(
     Column("targets", Text, nullable=False),
     Column("unit_count", Integer, nullable=False),
     Column("created", Text, nullable=False),
+    Index("memories_by_owner", "owner", "created"),
 )
 
 MEMORY_PARTS = Table(
@@ -164,6 +174,7 @@ DOCUMENTS = Table(
     Column("worker", Text),
     Column("attempts", Integer, nullable=False, server_default="0"),
     Column("lease_until", Double, nullable=False, server_default="0"),
+    Index("documents_by_state", "state"),
 )
 """Jobs. Times are seconds since 1970. ``month`` is that of ``account``'s usage."""
 
@@ -183,6 +194,24 @@ REVISIONS = Table(
     Column("number", BigInteger, nullable=False),
 )
 """Counters of changes, which processes poll."""
+
+_ALEMBIC = Table(
+    "alembic_version",
+    MetaData(),
+    Column("version_num", String(32), nullable=False),
+    PrimaryKeyConstraint("version_num", name="alembic_version_pkc"),
+)
+"""Alembic's own table."""
+
+
+def create(connection: Connection) -> None:
+    """Create all tables, as all migrations would in six times the time; raises ``SQLAlchemyError``.
+
+    A table of the same name is refused, not adopted.
+    """
+    METADATA.create_all(connection, checkfirst=False)
+    _ALEMBIC.create(connection)
+    connection.execute(_ALEMBIC.insert(), {"version_num": str(LATEST)})
 
 
 def upsert(connection: Connection, table: Table) -> Any:

@@ -63,49 +63,48 @@ async def finished(client: httpx.AsyncClient, *document: Any, **fields: Any) -> 
     return await result(client, handle)
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "expected", "media_type"),
-    [
-        ("Über uns.txt", TEXT.encode(), TEXT.upper().encode(), "text/plain; charset=utf-8"),
-        ("a.txt", "\ufeffgröße".encode(), "\ufeffGRößE".encode(), "text/plain; charset=utf-8"),
-        ("a.txt", "größe".encode("cp1252"), "GRößE".encode("cp1252"), "text/plain"),
-        ("a.txt", "größe".encode("utf-16"), "GRößE".encode("utf-16"), "text/plain"),
-        (
-            "a.txt",
-            "das ist lang".encode("utf-16-le"),
-            "DAS IST LANG".encode("utf-16-le"),
-            "text/plain",
-        ),
-        ("a.html", b"<p>hallo <b>welt</b></p>", b"<p>HALLO <b>WELT</b></p>", ""),
-        ("A.MD", b"# hallo\n\nund mehr\n", b"# HALLO\n\nUND MEHR\n", ""),
-        ("a.json", b'{"eins": "zwei"}', b'{"eins": "ZWEI"}', "application/json"),
-        (
-            "strings.xml",
-            b'<resources><string name="a">eins</string></resources>',
-            b'<resources><string name="a">EINS</string></resources>',
-            "application/xml",
-        ),
-        ("leer.txt", b"", b"", "text/plain; charset=utf-8"),
-        *((f"a{each}", FILES[each], None, "") for each in (".vtt", ".pptx", ".ods", ".epub")),
-    ],
-)
-async def test_file_is_translated_alike_by_both_apis(
-    client: httpx.AsyncClient, name: str, content: bytes, expected: bytes | None, media_type: str
-) -> None:
-    answers = [await translated(client, name, content), await finished(client, name, content)]
-    for each in answers:
-        assert each.headers["content-disposition"].startswith("attachment")
-        assert media_type in ("", each.headers["content-type"])
-    one, other = (answer.content for answer in answers)
-    if expected is not None:
-        assert one == other == expected
-        return
-    texts = [text.text for text in open_document(name, content).texts]
-    assert [text.text.upper() for text in open_document(name, one).texts] == [
-        text.upper() for text in texts
-    ]
-    assert open_document(name, one).texts == open_document(name, other).texts
-    assert any(text.text.isupper() for text in open_document(name, one).texts)
+# One service for all: each starts a helper process.
+FILES_AND_TRANSLATIONS: list[tuple[str, bytes, bytes | None, str]] = [
+    ("Über uns.txt", TEXT.encode(), TEXT.upper().encode(), "text/plain; charset=utf-8"),
+    ("a.txt", "\ufeffgröße".encode(), "\ufeffGRößE".encode(), "text/plain; charset=utf-8"),
+    ("a.txt", "größe".encode("cp1252"), "GRößE".encode("cp1252"), "text/plain"),
+    ("a.txt", "größe".encode("utf-16"), "GRößE".encode("utf-16"), "text/plain"),
+    (
+        "a.txt",
+        "das ist lang".encode("utf-16-le"),
+        "DAS IST LANG".encode("utf-16-le"),
+        "text/plain",
+    ),
+    ("a.html", b"<p>hallo <b>welt</b></p>", b"<p>HALLO <b>WELT</b></p>", ""),
+    ("A.MD", b"# hallo\n\nund mehr\n", b"# HALLO\n\nUND MEHR\n", ""),
+    ("a.json", b'{"eins": "zwei"}', b'{"eins": "ZWEI"}', "application/json"),
+    (
+        "strings.xml",
+        b'<resources><string name="a">eins</string></resources>',
+        b'<resources><string name="a">EINS</string></resources>',
+        "application/xml",
+    ),
+    ("leer.txt", b"", b"", "text/plain; charset=utf-8"),
+    *((f"a{each}", FILES[each], None, "") for each in (".vtt", ".pptx", ".ods", ".epub")),
+]
+
+
+async def test_files_are_translated_alike_by_both_apis(client: httpx.AsyncClient) -> None:
+    for name, content, expected, media_type in FILES_AND_TRANSLATIONS:
+        answers = [await translated(client, name, content), await finished(client, name, content)]
+        for each in answers:
+            assert each.headers["content-disposition"].startswith("attachment"), name
+            assert media_type in ("", each.headers["content-type"]), name
+        one, other = (answer.content for answer in answers)
+        if expected is not None:
+            assert one == other == expected
+            continue
+        texts = [text.text for text in open_document(name, content).texts]
+        assert [text.text.upper() for text in open_document(name, one).texts] == [
+            text.upper() for text in texts
+        ]
+        assert open_document(name, one).texts == open_document(name, other).texts
+        assert any(text.text.isupper() for text in open_document(name, one).texts)
 
 
 async def test_hostile_files_are_refused_with_the_reason_by_both_apis(
@@ -255,34 +254,32 @@ async def test_public_address_replaces_the_host_of_the_request(settings: Setting
     assert document["servers"] == [{"url": "/below"}]
 
 
-@pytest.mark.parametrize(
-    ("asked", "status", "expected"),
-    [
-        ({"range": "bytes=2-4"}, 206, b"LLO"),
-        ({"range": "bytes=6-"}, 206, b"WELT"),
-        ({"range": "bytes=6-99"}, 206, b"WELT"),
-        ({"range": "bytes=-4"}, 206, b"WELT"),
-        ({"range": "bytes=-99"}, 206, b"HALLO WELT"),
-        ({"range": "bytes=10-"}, 416, b""),
-        ({"range": "bytes=-0"}, 416, b""),
-        ({"range": "bytes=4-2"}, 200, b"HALLO WELT"),
-        ({"range": "bytes=0-1,3-4"}, 200, b"HALLO WELT"),
-        ({"range": "bytes=-"}, 200, b"HALLO WELT"),
-        ({"range": "bytes=2-4", "if-range": '"a"'}, 200, b"HALLO WELT"),
-    ],
-)
-async def test_range_of_a_translated_file(
-    client: httpx.AsyncClient, asked: dict[str, str], status: int, expected: bytes
-) -> None:
+RANGES: list[tuple[dict[str, str], int, bytes]] = [
+    ({"range": "bytes=2-4"}, 206, b"LLO"),
+    ({"range": "bytes=6-"}, 206, b"WELT"),
+    ({"range": "bytes=6-99"}, 206, b"WELT"),
+    ({"range": "bytes=-4"}, 206, b"WELT"),
+    ({"range": "bytes=-99"}, 206, b"HALLO WELT"),
+    ({"range": "bytes=10-"}, 416, b""),
+    ({"range": "bytes=-0"}, 416, b""),
+    ({"range": "bytes=4-2"}, 200, b"HALLO WELT"),
+    ({"range": "bytes=0-1,3-4"}, 200, b"HALLO WELT"),
+    ({"range": "bytes=-"}, 200, b"HALLO WELT"),
+    ({"range": "bytes=2-4", "if-range": '"a"'}, 200, b"HALLO WELT"),
+]
+
+
+async def test_ranges_of_a_translated_file(client: httpx.AsyncClient) -> None:
     form = {"source": "de", "target": "en"}
     files = {"file": ("a.txt", b"hallo welt")}
-    made = (await client.post("/translate_file", data=form, files=files)).json()
-    answer = await client.get(made["translatedFileUrl"], headers=asked)
-    assert (answer.status_code, answer.content) == (status, expected)
-    assert answer.headers["accept-ranges"] == "bytes"
-    place = 10 - len(expected) if asked["range"] != "bytes=2-4" else 2
-    ranges = {206: f"bytes {place}-{place + len(expected) - 1}/10", 416: "bytes */10"}
-    assert answer.headers.get("content-range") == ranges.get(status)
+    for asked, status, expected in RANGES:
+        made = (await client.post("/translate_file", data=form, files=files)).json()
+        answer = await client.get(made["translatedFileUrl"], headers=asked)
+        assert (answer.status_code, answer.content) == (status, expected), asked
+        assert answer.headers["accept-ranges"] == "bytes"
+        place = 10 - len(expected) if asked["range"] != "bytes=2-4" else 2
+        ranges = {206: f"bytes {place}-{place + len(expected) - 1}/10", 416: "bytes */10"}
+        assert answer.headers.get("content-range") == ranges.get(status), asked
 
 
 async def test_file_done_while_draining_is_kept_for_the_next_process(settings: Settings) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from pydantic import SecretStr
-from sqlalchemy import Connection, delete, insert, select, text
+from sqlalchemy import Connection, delete, insert, inspect, select, text
 
 from service.state import database as database_module
 from service.state.copying import copy
@@ -21,7 +21,8 @@ from service.state.errors import StateFailed, StateNotEmpty, StateUnavailable
 from service.state.glossaries import GlossaryStore
 from service.state.keys import KeyStore, Limits
 from service.state.memories import MemoryStore
-from service.state.schema import USAGE
+from service.state.migrations.upgrading import upgrade
+from service.state.schema import LATEST, METADATA, USAGE
 from service.state.suggestions import SuggestionStore
 from service.state.usage import UsageLedger
 from service.text.types import LanguagePair, Term
@@ -226,9 +227,9 @@ async def test_state_of_a_later_dragoman_is_refused_by_name(place: Path | Secret
     async with Database(place, upgrade=True) as database:
         later = text("UPDATE alembic_version SET version_num = '99'")
         await database.write(lambda connection: connection.execute(later))
-    for upgrade in (False, True):
+    for upgrades in (False, True):
         with pytest.raises(StateUnavailable, match=r"by a later Dragoman \(schema 99, and this"):
-            await Database(place, upgrade=upgrade).open()
+            await Database(place, upgrade=upgrades).open()
 
 
 async def test_file_of_a_later_dragoman_without_alembic_is_refused(tmp_path: Path) -> None:
@@ -251,9 +252,45 @@ async def _upgraded(place: SecretStr) -> None:
         pass
 
 
-async def test_a_migration_that_fails_changes_nothing(tmp_path: Path) -> None:
+def described(connection: Connection) -> dict[str, object]:
+    """Columns, keys and indexes of each table, without order and names of constraints."""
+    found = inspect(connection)
+    return {
+        table: (
+            {
+                each["name"]: (str(each["type"]), each["nullable"], each["default"])
+                for each in found.get_columns(table)
+            },
+            found.get_pk_constraint(table)["constrained_columns"],
+            [(each["column_names"], each["unique"]) for each in found.get_indexes(table)],
+            [each["column_names"] for each in found.get_unique_constraints(table)],
+            [
+                (each["constrained_columns"], each["referred_table"], each["options"])
+                for each in found.get_foreign_keys(table)
+            ],
+        )
+        for table in found.get_table_names()
+    }
+
+
+async def test_created_tables_are_those_of_all_migrations(place: Path | SecretStr) -> None:
+    def migrated(connection: Connection) -> dict[str, object]:
+        METADATA.drop_all(connection)
+        connection.execute(text("DROP TABLE alembic_version"))
+        upgrade(connection, 0)
+        version = text("SELECT version_num FROM alembic_version")
+        assert int(connection.execute(version).scalar_one()) == LATEST
+        return described(connection)
+
+    async with Database(place, upgrade=True) as database:
+        created = await database.read(described)
+        assert await database.write(migrated) == created
+
+
+@pytest.mark.parametrize("earlier", ["", EARLIER + ROWS], ids=["created", "upgraded"])
+async def test_a_foreign_table_is_refused_and_nothing_changed(tmp_path: Path, earlier: str) -> None:
     with closing(sqlite3.connect(tmp_path / FILE_NAME)) as connection:
-        connection.executescript(EARLIER + ROWS + "CREATE TABLE revisions (a);")
+        connection.executescript(earlier + "CREATE TABLE revisions (a);")
         before = list(connection.iterdump())
         with pytest.raises(StateUnavailable, match="already exists"):
             await Database(tmp_path / FILE_NAME).open()
