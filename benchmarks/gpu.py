@@ -59,6 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 cache=options.cache,
                 device=options.device,
                 sentences=tuple(options.sentences),
+                together_seconds=options.together,
             )
         )
         return 0
@@ -100,6 +101,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--sentences", type=int, nargs="+", default=SENTENCES)
+    parser.add_argument(
+        "--together", type=float, default=20.0, metavar="SECONDS", help="length of `threads`"
+    )
     parser.add_argument("--stages", choices=list(STAGES), nargs="+", default=list(STAGES))
     parser.add_argument("--stage", choices=list(STAGES), help=argparse.SUPPRESS)
     parser.add_argument("--record", type=Path, help="file that gets a line of JSON for each result")

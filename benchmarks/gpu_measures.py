@@ -57,7 +57,6 @@ ARRIVING = 4
 _STEPS = 20
 _COPY_BYTES = 2 << 30
 _CACHE_BYTES = 8 << 30
-_THREADS_SECONDS = 20.0
 _TOP_KERNELS = 15
 _PRECISION: Precision = "fp16"
 OPTIONS = DecodingOptions(beam_size=BEAM_SIZE, max_decoding_length=128)
@@ -87,6 +86,8 @@ class Measured:
     cache: Path
     device: Device
     sentences: tuple[int, ...]
+    together_seconds: float = 20.0
+    """Length of ``threads``."""
 
     def note(self, kind: str, **values: object) -> None:
         note(self.record, self.stage, kind, **values)
@@ -489,7 +490,7 @@ async def _threads_together(run: Measured) -> dict[str, object]:
     bundle, slots = run.bundle(), max(run.sentences)
     sources = random_words(bundle, newstest_lengths(slots))
     source = sources[0]
-    until = time.monotonic() + _THREADS_SECONDS
+    until = time.monotonic() + run.together_seconds
     sentences, maps, reloads = Counter[str](), Counter[str](), 0
 
     async def opened() -> EngineGroup:

@@ -12,7 +12,7 @@ from benchmarks import gpu, gpu_measures
 from benchmarks.gpu_measures import Measured
 from models.bundle.bundle import Bundle
 from service.runtime.sessions import DeviceUnavailable, available_device
-from tests.runtime.test_cuda_stubs import ROOT, STUBS, environment
+from tests.runtime.test_cuda_stubs import NEEDS_STUBS, ROOT, environment
 from tests.support.networks import CONFIG, random_network, write_bundle
 
 
@@ -73,10 +73,12 @@ def test_stage_that_fails_or_takes_too_long_is_recorded_and_the_next_one_begins(
     ]
 
 
-@pytest.mark.skipif(not (STUBS / "env.sh").exists(), reason="no CUDA stubs")
+@pytest.mark.slow
+@NEEDS_STUBS
 def test_every_stage_runs_on_the_stubs(tmp_path: Path) -> None:
     record = tmp_path / "record.jsonl"
     options = ["--bundle", "bundles/general-de-en", "--sentences", "1", "8"]
+    options += ["--together", "3"]
     subprocess.run(
         [sys.executable, "-m", "benchmarks.gpu", *options, "--record", str(record)],
         cwd=ROOT,

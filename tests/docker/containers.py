@@ -1,6 +1,6 @@
 """Builds images with buildah and runs containers of them, without Docker and without a registry.
 
-The base image is made by debootstrap. A container has its image's user, environment, entry point
+The base image is made by mmdebstrap. A container has its image's user, environment, entry point
 and volumes, a read-only root, and its own process and mount namespaces. It shares the host's
 network.
 """
@@ -24,7 +24,7 @@ from typing import Any
 
 from tests.support.programs import ROOT
 
-PROGRAMS = ("buildah", "debootstrap", "nsenter", "unshare")
+PROGRAMS = ("buildah", "mmdebstrap", "nsenter", "unshare")
 SUITE = "bookworm"
 _IMAGE_BYTES = 3 << 30
 
@@ -85,7 +85,7 @@ class Builder:
         made = subprocess.run(
             # Its mounts are removed with the namespace, even after an interruption.
             [
-                *["unshare", "--mount", "debootstrap", "--variant=minbase"],
+                *["unshare", "--mount", "mmdebstrap", "--variant=minbase"],
                 *["--include=python3,python3-venv", SUITE, str(root)],
             ],
             capture_output=True,
@@ -93,9 +93,7 @@ class Builder:
             check=False,
         )
         if made.returncode != 0:
-            raise Unreachable(f"debootstrap: {made.stdout.strip().splitlines()[-1]}")
-        for downloaded in (root / "var/cache/apt", root / "var/lib/apt/lists"):
-            shutil.rmtree(downloaded)
+            raise Unreachable(f"mmdebstrap: {made.stderr.strip().splitlines()[-1]}")
         self._buildah("commit", "--quiet", "--rm", container, "base")
         return "localhost/base"
 

@@ -28,9 +28,10 @@ LAUNCHES_OF_AN_ADMISSION = 204
 """Launches of an admission with its writes to four arrays of each pool."""
 MOST_CALLS_OF_AN_ENCODE = 24
 
-pytestmark = pytest.mark.skipif(
+NEEDS_STUBS = pytest.mark.skipif(
     not (STUBS / "env.sh").exists(), reason="no CUDA stubs; see tests/runtime/cuda_stubs/build.sh"
 )
+pytestmark = NEEDS_STUBS
 
 
 def environment(**host: str) -> dict[str, str]:

@@ -19,11 +19,10 @@ from typing import Any
 
 import pytest
 
-from tests.runtime.test_cuda_stubs import ROOT, environment, pytestmark, run
+from tests.runtime.test_cuda_stubs import NEEDS_STUBS, ROOT, environment, run
 from tests.support.server import LISTENS
 
-__all__ = ["pytestmark"]
-
+pytestmark = [pytest.mark.slow, NEEDS_STUBS]
 BUNDLE = "bundles/general-de-en"
 MOST_THREADS = 8
 """Threads of the process for a model on a GPU, on a machine with 96 cores."""
