@@ -54,12 +54,14 @@ def names_its_subject(text: str, *, comment: bool = False) -> bool:
 
 def docstrings_of(source: str) -> Iterator[tuple[int, str]]:
     """Line and text of each docstring of a module, class, function or attribute."""
-    for node in ast.walk(ast.parse(source)):
-        body = getattr(node, "body", None)
-        for each in body if isinstance(body, list) else ():
+    blocks: list[ast.AST] = [ast.parse(source)]
+    while blocks:
+        for each in ast.iter_child_nodes(blocks.pop()):
             match each:
                 case ast.Expr(value=ast.Constant(value=str(text))):
                     yield each.lineno, text
+                case ast.stmt() | ast.ExceptHandler() | ast.match_case():
+                    blocks.append(each)
 
 
 def comments_of(source: str) -> Iterator[tuple[int, str]]:

@@ -31,7 +31,7 @@ MOST_CALLS_OF_AN_ENCODE = 24
 NEEDS_STUBS = pytest.mark.skipif(
     not (STUBS / "env.sh").exists(), reason="no CUDA stubs; see tests/runtime/cuda_stubs/build.sh"
 )
-pytestmark = NEEDS_STUBS
+pytestmark = [pytest.mark.slow, NEEDS_STUBS]
 
 
 def environment(**host: str) -> dict[str, str]:
