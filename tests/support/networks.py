@@ -159,7 +159,7 @@ def write_bundle(
         files[file_name] = scratch / file_name
         words = [" ".join(f"w{i}" for i in range(size - 4))]
         train_tokenizer(words, files[file_name], vocabulary_size=size, kind="word", threads=1)
-    ranges = random_ranges(network)
+    ranges = random_ranges(network) if "int8" in precisions else None
     for precision in precisions:
         if not (share_weights and precision == "fp16"):
             weights = collect_weights(numpy_network(network), precision, ranges)
