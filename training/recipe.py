@@ -560,6 +560,10 @@ class Recipe:
         document: dict[str, Any] = _ADAPTER.dump_python(self, mode="json")
         return document
 
+    def to_json(self) -> str:
+        """The text of a recipe file."""
+        return json.dumps(self.to_dict(), indent=2, ensure_ascii=False) + "\n"
+
     @classmethod
     def from_dict(cls, document: object) -> Recipe:
         """Parse plain values, as from JSON.
@@ -621,7 +625,9 @@ def _complaint(error: ErrorDetails, within: tuple[str, ...] = ()) -> str:
             return f"{place}: there is no such field; there are {', '.join(_siblings(loc))}"
         case "missing_argument" | "missing_keyword_only_argument" | "missing":
             return f"{place}: is missing"
-    found = "" if isinstance(error["input"], dict | list) else f", not {error['input']!r}"
+    # A whole document says nothing.
+    shown = bool(loc) and not isinstance(error["input"], dict | list)
+    found = f", not {error['input']!r}" if shown else ""
     return f"{place}: {error['msg'][0].lower()}{error['msg'][1:]}{found}"
 
 

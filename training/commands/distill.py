@@ -8,7 +8,6 @@ translation by beam search.
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -54,9 +53,7 @@ def perform(job: Job) -> None:
     directory = RunDirectory(options.runs / student.name)
     with locked(directory):
         with writing(directory.path):
-            directory.derived.write_text(
-                json.dumps(student.to_dict(), indent=2) + "\n", encoding="utf-8"
-            )
+            directory.derived.write_text(student.to_json(), encoding="utf-8")
         try:
             run.perform(Job(student, directory, options))
         except Refusal:

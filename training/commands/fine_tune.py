@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import filecmp
-import json
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -190,9 +189,7 @@ def _fine_tune(
         if not trained:
             shutil.rmtree(corpora, ignore_errors=True)
             divided.rename(corpora)
-        directory.derived.write_text(
-            json.dumps(recipe.to_dict(), indent=2) + "\n", encoding="utf-8"
-        )
+        directory.derived.write_text(recipe.to_json(), encoding="utf-8")
 
     hop_options = argparse.Namespace(**{**vars(options), "data": corpora, "best": False})
     try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 
 from training.commands import Commands
 from training.commands.options import add_recipe, recipe_of
@@ -20,4 +19,4 @@ def add_to(commands: Commands) -> None:
 
 
 def perform(options: argparse.Namespace) -> None:
-    print(json.dumps(recipe_of(options).to_dict(), indent=2, ensure_ascii=False))
+    print(recipe_of(options).to_json(), end="")

@@ -96,11 +96,11 @@ def correct_licences(recipe: Recipe, run: RunDirectory) -> None:
     Runs that start from this one read it.
     """
     prepared = Recipe.from_dict(json.loads(run.recipe.read_text(encoding="utf-8")))
-    corrected = replace(prepared, data=recipe.data).to_dict()
-    if corrected != prepared.to_dict():
+    corrected = replace(prepared, data=recipe.data).to_json()
+    if corrected != prepared.to_json():
         with writing(run.path):
             unfinished = run.recipe.with_suffix(".partial")
-            unfinished.write_text(json.dumps(corrected, indent=2) + "\n", encoding="utf-8")
+            unfinished.write_text(corrected, encoding="utf-8")
             unfinished.replace(run.recipe)
 
 
@@ -242,7 +242,7 @@ def _prepare(
         labels = (corpus.label for corpus in data.more_valid)
         report["more valid"] = dict(zip(labels, counts_of_valid[1:], strict=True))
     report["held out"] = _write_held_out(recipe, unfinished, encoder, data_directory)
-    unfinished.recipe.write_text(json.dumps(recipe.to_dict(), indent=2) + "\n", encoding="utf-8")
+    unfinished.recipe.write_text(recipe.to_json(), encoding="utf-8")
     unfinished.report.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
     return report
 
