@@ -22,13 +22,13 @@ from typing import Any, Self, TypeVar
 
 import sqlalchemy
 from pydantic import SecretStr
-from sqlalchemy import Connection, event, text
+from sqlalchemy import Connection, event, inspect, text
 from sqlalchemy.engine import URL, Engine, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 from sqlalchemy.pool import StaticPool
 
 from service.state.errors import StateFailed, StateUnavailable
-from service.state.schema import LATEST, create
+from service.state.schema import LATEST, METADATA, create
 
 logger = logging.getLogger(__name__)
 # It reports its plugins when it is imported, and then each connection.
@@ -44,6 +44,7 @@ _BUSY_SECONDS = 5.0
 """How long to wait for another process's write lock on a file, or for a connection."""
 _STATEMENT_SECONDS = 30
 _RETRY_SECONDS = 0.01
+_OWN = "set DRAGOMAN_STATE to a place of its own"
 _ELSEWHERE = "let this process write there, or set DRAGOMAN_STATE to a directory where it may"
 
 
@@ -171,7 +172,7 @@ class Database:
         if self._upgrades:
             # One process upgrades at a time.
             _lock(connection, "schema")
-        present = _schema_of(connection)
+        present = self._schema_of(connection)
         if present > LATEST:
             raise StateUnavailable(
                 self.name,
@@ -188,9 +189,25 @@ class Database:
 
             upgrade(connection, present)
         else:
+            if taken := METADATA.tables.keys() & set(inspect(connection).get_table_names()):
+                raise StateUnavailable(self.name, f"has another program's table {min(taken)}", _OWN)
             create(connection)
         if connection.dialect.name == "sqlite":
             connection.exec_driver_sql(f"PRAGMA user_version = {LATEST}")
+
+    def _schema_of(self, connection: Connection) -> int:
+        """The schema of the tables; 0 without tables."""
+        if inspect(connection).has_table("alembic_version"):
+            version = text("SELECT version_num FROM alembic_version")
+            found = str(connection.execute(version).scalar())
+            if not found.isdecimal():
+                problem = f"is of another program that uses Alembic, at its revision {found}"
+                raise StateUnavailable(self.name, problem, _OWN)
+            return int(found)
+        if connection.dialect.name == "sqlite":
+            # Files of a Dragoman before Alembic, whose migrations had the same numbers.
+            return int(connection.exec_driver_sql("PRAGMA user_version").scalar_one())
+        return 0
 
 
 def _postgres(address: SecretStr) -> Engine:
@@ -306,17 +323,6 @@ def _shown(url: URL) -> str:
     """The address without passwords, which may also be among the options."""
     query = {name: value for name, value in url.query.items() if "password" not in name}
     return url.set(query=query).render_as_string(hide_password=True)
-
-
-def _schema_of(connection: Connection) -> int:
-    """The schema of the tables; 0 without tables."""
-    if sqlalchemy.inspect(connection).has_table("alembic_version"):
-        version = text("SELECT version_num FROM alembic_version")
-        return int(connection.execute(version).scalar_one())
-    if connection.dialect.name == "sqlite":
-        # Files of a Dragoman before Alembic, whose migrations had the same numbers.
-        return int(connection.exec_driver_sql("PRAGMA user_version").scalar_one())
-    return 0
 
 
 def _cause(error: SQLAlchemyError) -> str:

@@ -287,14 +287,29 @@ async def test_created_tables_are_those_of_all_migrations(place: Path | SecretSt
         assert await database.write(migrated) == created
 
 
-@pytest.mark.parametrize("earlier", ["", EARLIER + ROWS], ids=["created", "upgraded"])
-async def test_a_foreign_table_is_refused_and_nothing_changed(tmp_path: Path, earlier: str) -> None:
+async def test_a_migration_that_fails_changes_nothing(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / FILE_NAME)) as connection:
-        connection.executescript(earlier + "CREATE TABLE revisions (a);")
+        connection.executescript(EARLIER + ROWS + "CREATE TABLE revisions (a);")
         before = list(connection.iterdump())
         with pytest.raises(StateUnavailable, match="already exists"):
             await Database(tmp_path / FILE_NAME).open()
         assert list(connection.iterdump()) == before
+
+
+@pytest.mark.parametrize(
+    ("table", "problem"),
+    [
+        ("CREATE TABLE revisions (a)", "has another program's table revisions; set DRAGOMAN"),
+        ("CREATE TABLE alembic_version AS SELECT 'f0' AS version_num", "at its revision f0; set"),
+    ],
+)
+async def test_database_of_another_program_is_refused(
+    tmp_path: Path, table: str, problem: str
+) -> None:
+    with closing(sqlite3.connect(tmp_path / FILE_NAME)) as connection:
+        connection.execute(table)
+    with pytest.raises(StateUnavailable, match=problem):
+        await Database(tmp_path / FILE_NAME).open()
 
 
 async def test_unusable_files_and_paths_are_errors_with_a_remedy(tmp_path: Path) -> None:
