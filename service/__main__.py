@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -13,6 +14,8 @@ def main() -> int:
         # catch an exception.
         signal.signal(signal.SIGINT, lambda *_: os._exit(128 + signal.SIGINT))
         signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+    # Imports make a million objects and no garbage; a server sets other thresholds later.
+    gc.set_threshold(100_000)
     # OpenBLAS reads this when NumPy is first imported; OPENBLAS_NUM_THREADS has precedence. Its
     # threads wait for each other in busy loops: beside other programs, a product of small matrices
     # takes ten times the processor time (docs/log.md).

@@ -7,6 +7,7 @@ its own allocations fail, not the server's.
 from __future__ import annotations
 
 import ctypes
+import gc
 import importlib
 import os
 import resource
@@ -36,7 +37,11 @@ def run(module: str, parent: int, memory_bytes: int | None) -> None:
     asked, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     # Text that a library prints to stdout must not end up among the answers.
     os.dup2(2, 1)
+    # The collector finds nothing among imported modules, and takes a seventh of their time.
+    gc.disable()
     answer: Answer = importlib.import_module(module).answer
+    gc.freeze()
+    gc.enable()
     if memory_bytes is not None:
         _bound(memory_bytes)
     try:
