@@ -93,4 +93,5 @@ def check(options: Iterable[str]) -> None:
     """Raises ``TypeError`` for an unknown option, which the service would ignore."""
     for name in options:
         if name not in TranslateOptions.__optional_keys__:
-            raise TypeError(f"there is no option {name!r}; TranslateOptions has those there are")
+            known = ", ".join(sorted(TranslateOptions.__optional_keys__))
+            raise TypeError(f"there is no option {name!r}; there are {known}")

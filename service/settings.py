@@ -405,9 +405,10 @@ def _field_of(variable: str) -> str:
     name = variable.removeprefix(PREFIX).lower()
     if name in Settings.model_fields and variable == PREFIX + name.upper():
         return name
-    known = [PREFIX + field.upper() for field in Settings.model_fields]
-    near = difflib.get_close_matches(variable.upper(), known, n=1, cutoff=0.8)
-    advice = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
+    # The common prefix would make all names similar.
+    near = difflib.get_close_matches(name, Settings.model_fields, n=1, cutoff=0.7)
+    known = [PREFIX + field.upper() for field in near or Settings.model_fields]
+    advice = f"did you mean {known[0]}?" if near else f"known are {', '.join(known)}"
     raise InvalidSetting(f"{variable} is not a setting; {advice}")
 
 

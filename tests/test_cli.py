@@ -177,7 +177,7 @@ def test_failed_key_commands_print_one_error_line(
     assert keys(tmp_path, "add", "weblate") == 0
     capfd.readouterr()
     for arguments, sentence in (
-        (("add", "weblate"), "there is a key named 'weblate' already; remove it first"),
+        (("add", "weblate"), "there is a key named 'weblate' already; rotate, limit or remove it"),
         (("add", "a b"), "'a b' is no name for a key"),
         (("add", "b", "--requests-per-minute", "-1"), "-1 is no limit"),
         (("limit", "weblate", "--languages", "en"), "en permits no pair by itself"),

@@ -210,6 +210,8 @@ def test_the_language_of_a_pipe_is_named_because_it_is_read_once(
         ["absent.docx", "absent.txt"],
         ["a.html", "folder/../a.html", "-o", "out"],
         ["folder", "other", "-o", "out"],
+        ["a.html", "-o", "absent/a.html"],
+        ["folder/d.txt", "-o", "absent/d.txt", "--from", "de"],
         ["a.html", "folder/b.html", "-o", "-"],
         ["a.html", "--to", "../../en"],
         ["a.html", "absent"],
@@ -236,13 +238,20 @@ def test_invalid_arguments_exit_2_with_one_line(
     assert (out, err.count("\n")) == ("", 1)
 
 
-def test_the_same_error_of_many_files_is_printed_once_with_their_number(
+def test_every_file_of_a_folder_that_fails_is_named_and_the_same_error_printed_twice_at_most(
     here: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert translate("folder", "-o", "out", "--model", "other", "--from", "de") == 2
     first, last = capfd.readouterr().err.splitlines()
-    assert first.startswith("dragoman: folder/b.html: ") and "other" in first
-    assert last == "dragoman: 3 files in all: " + first.partition("b.html: ")[2]
+    _, file, error = first.split(": ", 2)
+    _, others, same = last.split(": ", 2)
+    assert "other" in error and same == error
+    names = {file, *others.split(", ")}
+    assert names == {"folder/b.html", "folder/d.txt", "folder/deep/c.html"}
+    for name in names - {file}:
+        (here / name).unlink()
+    assert translate("folder", "-o", "out", "--model", "other", "--from", "de") == 2
+    assert capfd.readouterr().err == first + "\n"
 
 
 @pytest.mark.slow

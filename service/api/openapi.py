@@ -10,10 +10,10 @@ import asyncio
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
-from urllib.parse import urlsplit
 
 from fastapi import FastAPI, Request, Response
 
+from service.api.addresses import prefix_of_service
 from service.api.draining import PROBES
 from service.api.fields.schemas import answer_schemas
 from service.api.responses import json_bytes
@@ -72,7 +72,6 @@ def add_document(
     app: FastAPI, dialects: Mapping[str, FastAPI], *, keys_required: bool, public_url: str = ""
 ) -> None:
     """Serve the document at ``/openapi.json``. It is built once, in a thread."""
-    public_path = urlsplit(public_url).path.rstrip("/")
     built: dict[str, bytes] = {}
     building = asyncio.Lock()
 
@@ -84,8 +83,7 @@ def add_document(
 
     @app.get("/openapi.json", include_in_schema=False)
     async def openapi(request: Request) -> Response:
-        # The path prefix of a proxy.
-        prefix = request.scope.get("root_path", "").rstrip("/") or public_path
+        prefix = prefix_of_service(request, public_url)
         async with building:
             if prefix not in built:
                 built[prefix] = await asyncio.to_thread(build, prefix)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections import Counter
+from collections import defaultdict
 
 _BOLD, _RED, _PLAIN = "\033[1m", "\033[1;31m", "\033[0m"
 
@@ -18,22 +18,23 @@ def say(sentence: str, *, problem: bool = False) -> None:
 
 
 class Failures:
-    """Failures of several files. An error of many is printed once, with their number at the end."""
+    """Failures of several files. An error of many is printed for the first one, and for all others
+    together at the end."""
 
     def __init__(self) -> None:
-        self._counts: Counter[str] = Counter()
+        self._files: defaultdict[str, list[str]] = defaultdict(list)
 
     def add(self, file: str, message: str) -> None:
-        self._counts[message] += 1
-        if self._counts[message] == 1:
+        self._files[message].append(file)
+        if len(self._files[message]) == 1:
             say(f"{file}: {message}", problem=True)
 
     def end(self) -> int:
         """How many files failed."""
-        for message, count in self._counts.items():
-            if count > 1:
-                say(f"{count} files in all: {message}", problem=True)
-        return self._counts.total()
+        for message, (_, *others) in self._files.items():
+            if others:
+                say(f"{', '.join(others)}: {message}", problem=True)
+        return sum(map(len, self._files.values()))
 
 
 def shows_progress(options: argparse.Namespace) -> bool:

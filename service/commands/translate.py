@@ -104,9 +104,12 @@ def _run(options: argparse.Namespace) -> int:
         output.flush()
         return DONE
     for item in work:
+        folder = Path(item.target).parent
         if item.in_folder:
-            Path(item.target).parent.mkdir(parents=True, exist_ok=True)
-    failures = Failures() if len(work) > 1 else None
+            folder.mkdir(parents=True, exist_ok=True)
+        elif not folder.is_dir():
+            raise CommandFailed(f"there is no directory {folder} for {item.target}")
+    failures = Failures() if len(work) > 1 or any(item.in_folder for item in work) else None
     if documents := [item for item in work if item.document]:
         opened = partial(_opened, options)
         asyncio.run(translate_documents(documents, options, opened, failures))

@@ -20,6 +20,13 @@ _CPUS: dict[Device, int] = {"cpu": 2, "cuda": 2}
 _LEAST_TOKENS = 2
 """Tokens of the shortest sentence: one piece and the end-of-sentence token."""
 
+_WITHOUT_EFFECT = {
+    "trusted_proxies": "set FORWARDED_ALLOW_IPS in the environment of Ray's processes",
+    "workers": "set max_replicas",
+    "models": "run `dragoman models add` on each node",
+}
+"""Settings of the programs that listen, and what to do instead."""
+
 _CLOSING_SECONDS = 5
 """Time for a replica to close its models and files after its last request."""
 
@@ -120,22 +127,25 @@ class DeploymentPlan:
 def plan_of(arguments: Arguments, settings: Settings) -> DeploymentPlan:
     """The plan for ``arguments``; ``settings`` are those of the machine that deploys.
 
-    Raises ``DeviceUnavailable`` if ``settings`` require a GPU and this machine has none.
+    Raises ``DeviceUnavailable`` if ``settings`` require a GPU and this machine has none, and
+    ``InvalidArgument`` for settings that replicas could not follow.
     """
+    for name, instead in _WITHOUT_EFFECT.items():
+        if getattr(settings, name):
+            raise InvalidArgument(f"DRAGOMAN_{name.upper()} has no effect under Ray; {instead}")
     gpus = arguments.gpus
     if gpus is None:
         gpus = 1.0 if available_device(settings.device) == "cuda" else 0.0
     device: Device = "cuda" if gpus else "cpu"
     cpus = arguments.cpus or (settings.threads if device == "cpu" else 0) or _CPUS[device]
     overrides: dict[str, Any] = {"device": device}
-    if arguments.bundles is not None:
-        overrides["bundles"] = arguments.bundles
+    for name in ("bundles", "documents"):
+        if (value := getattr(arguments, name)) is not None:
+            overrides[name] = value
     if device == "cpu" and not settings.threads:
         # Otherwise each replica would use every core of its machine.
         overrides["threads"] = max(1, int(cpus))
-    if arguments.documents is not None:
-        overrides["documents"] = arguments.documents
-    elif arguments.max_replicas > 1:
+    if arguments.documents is None and arguments.max_replicas > 1:
         # A document exists only on the replica that translated it; Ray routes to any replica.
         overrides["documents"] = False
     first, last = _bounds(arguments.metrics_ports)

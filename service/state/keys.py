@@ -147,7 +147,7 @@ class KeyStore:
 
         def write(connection: Connection) -> None:
             if connection.execute(select(API_KEYS.c.name).where(_is(name))).first():
-                raise KeyTaken(f"there is a key named {name!r} already; remove it first")
+                raise KeyTaken(f"there is a key named {name!r} already; rotate, limit or remove it")
             created = _written(secret.created)
             row = {"name": name, "created": created, **_row_of(limits)}
             connection.execute(insert(API_KEYS).values(row))

@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from service.api.addresses import address_of_service
 from service.loading import loader as loading
 from service.observability.metrics import Metrics
 from service.ray.metrics_server import NoPortForMetrics, exposed
@@ -44,6 +45,19 @@ def test_arguments_that_cannot_be_used_are_refused_by_name(
     with pytest.raises(ValidationError) as caught:
         Arguments.model_validate(arguments)
     assert said in str(InvalidArgument.of(caught.value))
+
+
+@pytest.mark.parametrize(
+    ("settings", "instead"),
+    [
+        ({"trusted_proxies": "192.0.2.2"}, "FORWARDED_ALLOW_IPS"),
+        ({"workers": 2}, "max_replicas"),
+        ({"models": "de-en"}, "dragoman models add"),
+    ],
+)
+def test_settings_without_effect_are_refused(settings: dict[str, Any], instead: str) -> None:
+    with pytest.raises(InvalidArgument, match=instead):
+        plan(Settings(device="cpu", **settings))
 
 
 def test_plan_follows_arguments_and_settings() -> None:
@@ -117,8 +131,8 @@ def behind(prefix: str) -> ASGIApp:
         return JSONResponse([request.scope["path"], str(request.base_url)], headers=headers)
 
     @mounted.get("/there")
-    async def there(request: Request) -> str:
-        return str(request.base_url)
+    async def there(request: Request, public: str = "") -> str:
+        return address_of_service(request, public)
 
     root.mount("/v2", mounted)
 
@@ -133,7 +147,11 @@ async def test_an_app_sees_the_same_paths_under_a_prefix(prefix: str) -> None:
     app = behind(prefix)
     answer = await get(app, f"{prefix}/here")
     assert answer.json() == ["/here", f"http://host{prefix}/"]
-    assert (await get(app, f"{prefix}/v2/there")).status_code == 200
+    below = f"{prefix}/v2/there"
+    assert (await get(app, below)).json() == f"http://host{prefix}"
+    for public in ("https://mt.example/below/", f"https://mt.example/below{prefix}"):
+        address = (await get(app, f"{below}?public={public}")).json()
+        assert address == f"https://mt.example/below{prefix}"
     # The request's id is sent once, by Ray's proxy.
     given = {"x-request-id": "7"}
     assert "x-request-id" not in (await get(app, f"{prefix}/here", **given)).headers

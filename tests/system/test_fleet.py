@@ -59,8 +59,8 @@ class Replica:
 
 
 @contextmanager
-def balanced(directory: Path, ports: list[int]) -> Iterator[str]:
-    """The balancer before servers of these ports; yields its address."""
+def balanced(directory: Path, ports: list[int], ready_status: int = 200) -> Iterator[str]:
+    """The balancer before servers of these ports, once each has ``ready_status``; its address."""
     assert PROGRAM is not None
     port = free_port()
     text = CONFIGURATION.read_text(encoding="utf-8").partition("\nresolvers ")[0]
@@ -79,7 +79,8 @@ def balanced(directory: Path, ports: list[int]) -> Iterator[str]:
         while ready < 2 * len(ports):
             assert process.poll() is None, (directory / "haproxy.log").read_text()
             try:
-                ready = ready + 1 if httpx.get(f"{address}/readyz").status_code == 200 else 0
+                status = httpx.get(f"{address}/readyz").status_code
+                ready = ready + 1 if status == ready_status else 0
             except httpx.TransportError:
                 time.sleep(0.05)
         yield address
@@ -145,6 +146,18 @@ def test_balancer_passes_on_no_address_that_a_client_has_sent(tmp_path: Path) ->
     sent = {"X-Forwarded-For": "203.0.113.77", "X-Forwarded-Proto": "https"}
     with answering(Echo) as server, balanced(tmp_path, [httpx.URL(server).port]) as address:
         assert httpx.get(f"{address}/", headers=sent).json() == [["127.0.0.1"], ["http"]]
+
+
+def test_client_without_any_replica_is_asked_to_repeat_its_request(tmp_path: Path) -> None:
+    if PROGRAM is None:
+        pytest.skip("haproxy not installed")
+    with (
+        answering(BaseHTTPRequestHandler) as server,
+        balanced(tmp_path, [httpx.URL(server).port], ready_status=503) as address,
+    ):
+        refused = httpx.post(f"{address}/translate", json={"q": "a"})
+    assert (refused.status_code, refused.headers["retry-after"]) == (503, "5")
+    assert "repeat the request" in refused.json()["error"]
 
 
 def test_deepls_client_and_maps_meet_one_service(address: str, tmp_path: Path) -> None:

@@ -76,7 +76,7 @@ BOUNDS = (
     Bound("beam; translations of a text", "items", None, "max_beam_size", _WIDTHS),
     Bound("language code", "characters", LANGUAGE_CHARACTERS, fields=_LANGUAGES),
     Bound("name of a model, API key, id", "characters", NAME_CHARACTERS, fields=_NAMES),
-    Bound("name of a file", "characters", FILENAME_CHARACTERS, fields=("filename",)),
+    Bound("name of a file as a field", "characters", FILENAME_CHARACTERS, fields=("filename",)),
     Bound("`target_prefix`", "characters", PREFIX_CHARACTERS, fields=("target_prefix",)),
     Bound("suppressed texts", "items", SUPPRESSED_TEXTS, fields=("suppress_sequences",)),
     Bound("suppressed texts, together", "characters", SUPPRESSED_CHARACTERS),

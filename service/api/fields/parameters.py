@@ -103,9 +103,12 @@ def _required(model: type[BaseModel]) -> tuple[str, ...]:
     return tuple(name for name, each in model.model_fields.items() if each.is_required())
 
 
-_NOT_A_NUMBER = frozenset(
-    {"int_parsing", "int_parsing_size", "int_type", "float_parsing", "float_type"}
-)
+_NO_NUMBER = {
+    **dict.fromkeys(
+        ("int_parsing", "int_parsing_size", "int_type", "int_from_float"), "is not a whole number"
+    ),
+    **dict.fromkeys(("float_parsing", "float_type"), "is not a number"),
+}
 
 
 _EXPECTED = re.compile(r"^(\w+|Value error,) should")
@@ -118,8 +121,8 @@ def _invalid(name: str, first: Mapping[str, Any]) -> str:
     # The place of a value that may be one of several types has a second part.
     if name == "q" and len(first["loc"]) > 1 and first["type"] in ("string_type", "list_type"):
         problem = "must be a text or a list of texts"
-    elif first["type"] in _NOT_A_NUMBER:
-        problem = "is not a number"
+    elif first["type"] in _NO_NUMBER:
+        problem = _NO_NUMBER[first["type"]]
     elif first["type"].startswith("string_") and _within(first["loc"]):
         return f"Invalid request: {name} parameter: each text {problem}"
     return f"Invalid request: {name} parameter {problem}"
