@@ -205,9 +205,9 @@ _ALEMBIC = Table(
 
 
 def create(connection: Connection) -> None:
-    """Create all tables, as all migrations would in six times the time; raises ``SQLAlchemyError``.
+    """Create all tables, as all migrations would, which take six times as long.
 
-    A table of the same name is refused, not adopted.
+    Raises ``SQLAlchemyError`` if there is a table of the same name, which is not adopted.
     """
     METADATA.create_all(connection, checkfirst=False)
     _ALEMBIC.create(connection)

@@ -160,6 +160,29 @@ def test_client_without_any_replica_is_asked_to_repeat_its_request(tmp_path: Pat
     assert "repeat the request" in refused.json()["error"]
 
 
+def test_request_of_a_frozen_replica_is_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Frozen(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def do_POST(self) -> None:
+            time.sleep(30)
+
+    if PROGRAM is None:
+        pytest.skip("haproxy not installed")
+    text = CONFIGURATION.read_text(encoding="utf-8")
+    (tmp_path / "impatient.cfg").write_text(text.replace("timeout server 75s", "timeout server 1s"))
+    monkeypatch.setattr(f"{__name__}.CONFIGURATION", tmp_path / "impatient.cfg")
+    with answering(Frozen) as server, balanced(tmp_path, [httpx.URL(server).port]) as address:
+        refused = httpx.post(f"{address}/translate", json={"q": "a"}, timeout=20)
+    assert (refused.status_code, refused.headers["retry-after"]) == (504, "1")
+    assert "repeat the request" in refused.json()["message"]
+
+
 def test_deepls_client_and_maps_meet_one_service(address: str, tmp_path: Path) -> None:
     client = deepl.Translator("any", server_url=address, send_platform_info=False)
 
