@@ -16,7 +16,7 @@ import deepl
 TEXT = "Der Hund schläft."
 
 url = sys.argv[1] if len(sys.argv) > 1 else "http://127.0.0.1:8000"
-# The key is one of the service's; any text if the operator requires none.
+# The key is one of the service's; any text if keys are off.
 client = deepl.DeepLClient("key", server_url=url)
 
 glossary = client.create_glossary("animals", "DE", "EN", {"Hund": "puppy"})
