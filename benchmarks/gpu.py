@@ -30,7 +30,7 @@ from pathlib import Path
 
 from benchmarks import gpu_measures as measures
 from benchmarks.base import CACHE
-from benchmarks.gpu_measures import SENTENCES, Measured, note
+from benchmarks.gpu_measures import SENTENCES, TOGETHER_SECONDS, Measured, note
 
 STAGES: dict[str, tuple[Callable[[Measured], None], int]] = {
     "prepare": (measures.prepare, 900),
@@ -102,7 +102,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--sentences", type=int, nargs="+", default=SENTENCES)
     parser.add_argument(
-        "--together", type=float, default=20.0, metavar="SECONDS", help="length of `threads`"
+        "--together",
+        type=float,
+        default=TOGETHER_SECONDS,
+        metavar="SECONDS",
+        help="length of `threads`",
     )
     parser.add_argument("--stages", choices=list(STAGES), nargs="+", default=list(STAGES))
     parser.add_argument("--stage", choices=list(STAGES), help=argparse.SUPPRESS)

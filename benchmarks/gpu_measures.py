@@ -53,6 +53,7 @@ SENTENCES = (1, 32, 128, 256)
 PARITY_SENTENCES = 64
 RUNS = 5
 ARRIVING = 4
+TOGETHER_SECONDS = 20.0
 """How many times as many sentences arrive as there are slots."""
 _STEPS = 20
 _COPY_BYTES = 2 << 30
@@ -86,7 +87,7 @@ class Measured:
     cache: Path
     device: Device
     sentences: tuple[int, ...]
-    together_seconds: float = 20.0
+    together_seconds: float = TOGETHER_SECONDS
     """Length of ``threads``."""
 
     def note(self, kind: str, **values: object) -> None:

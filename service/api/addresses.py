@@ -18,8 +18,8 @@ def address_of_service(request: Request, public_url: str) -> str:
     Raises ``BadRequest`` if the client's is no address.
     """
     if public_url:
-        public = urlsplit(public_url)
-        return f"{public.scheme}://{public.netloc}{prefix_of_service(request, public_url)}"
+        prefix = prefix_of_service(request, public_url)
+        return urlsplit(public_url)._replace(path=prefix).geturl()
     if not _HOST.fullmatch(request.headers.get("host", "")):
         raise BadRequest("Invalid request: the Host header is no host name with an optional port")
     return str(request.base_url).rstrip("/")

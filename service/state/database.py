@@ -1,9 +1,8 @@
 """Transactions on the persistent state, in threads: an SQLite file or a PostgreSQL database.
 
-Several processes may share either. SQLite has one thread and one
-connection, PostgreSQL a few. SQLAlchemy's engines for asyncio would do the same by greenlets and,
-for SQLite, by a thread for each connection. No request waits here unless it reads or writes stored
-state itself.
+Several processes may share either. SQLite has one thread and one connection, PostgreSQL a few.
+SQLAlchemy's engines for asyncio would do the same by greenlets and, for SQLite, by a thread for
+each connection. No request waits here unless it reads or writes stored state itself.
 """
 
 from __future__ import annotations

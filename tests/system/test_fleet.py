@@ -33,6 +33,7 @@ from tests.support.toy import put_bundle
 
 pytestmark = pytest.mark.slow
 PROGRAM = shutil.which("haproxy")
+needs_haproxy = pytest.mark.skipif(PROGRAM is None, reason="haproxy not installed")
 CONFIGURATION = ROOT / "docker" / "fleet" / "haproxy.cfg"
 TIMES = 4
 
@@ -125,12 +126,12 @@ def address(replicas: list[Replica], directory: Path) -> Iterator[str]:
         yield address
 
 
+@needs_haproxy
 def test_configuration_of_the_balancer_is_valid() -> None:
-    if PROGRAM is None:
-        pytest.skip("haproxy not installed")
     subprocess.run([PROGRAM, "-c", "-f", str(CONFIGURATION)], check=True)
 
 
+@needs_haproxy
 def test_balancer_passes_on_no_address_that_a_client_has_sent(tmp_path: Path) -> None:
     class Echo(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -141,16 +142,13 @@ def test_balancer_passes_on_no_address_that_a_client_has_sent(tmp_path: Path) ->
             self.end_headers()
             self.wfile.write(body)
 
-    if PROGRAM is None:
-        pytest.skip("haproxy not installed")
     sent = {"X-Forwarded-For": "203.0.113.77", "X-Forwarded-Proto": "https"}
     with answering(Echo) as server, balanced(tmp_path, [httpx.URL(server).port]) as address:
         assert httpx.get(f"{address}/", headers=sent).json() == [["127.0.0.1"], ["http"]]
 
 
+@needs_haproxy
 def test_client_without_any_replica_is_asked_to_repeat_its_request(tmp_path: Path) -> None:
-    if PROGRAM is None:
-        pytest.skip("haproxy not installed")
     with (
         answering(BaseHTTPRequestHandler) as server,
         balanced(tmp_path, [httpx.URL(server).port], ready_status=503) as address,
@@ -160,6 +158,7 @@ def test_client_without_any_replica_is_asked_to_repeat_its_request(tmp_path: Pat
     assert "repeat the request" in refused.json()["error"]
 
 
+@needs_haproxy
 def test_request_of_a_frozen_replica_is_answered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -172,8 +171,6 @@ def test_request_of_a_frozen_replica_is_answered(
         def do_POST(self) -> None:
             time.sleep(30)
 
-    if PROGRAM is None:
-        pytest.skip("haproxy not installed")
     text = CONFIGURATION.read_text(encoding="utf-8")
     (tmp_path / "impatient.cfg").write_text(text.replace("timeout server 75s", "timeout server 1s"))
     monkeypatch.setattr(f"{__name__}.CONFIGURATION", tmp_path / "impatient.cfg")
